@@ -6,6 +6,8 @@ from collections.abc import Collection
 from os import PathLike
 from typing import TYPE_CHECKING
 
+from numpy.typing import DTypeLike
+
 from singa_lite.common.checks import flag, names
 from singa_lite.training.trained_net import TrainedNet
 
@@ -85,3 +87,18 @@ class FileMethods(TrainedNet):
         chosen = None if layers is None else names("load layers", layers)
         self._check_names("load layers", chosen or ())
         return formats.load(self, path, optimizer, chosen, flag("load strict", strict), **options)
+
+    def export(self, path: str | PathLike[str], *, opset: int = 21, dtype: DTypeLike | None = None) -> None:
+        """Writes the net's predictions as a file of ONNX, which other programs run.
+
+        Batch size is symbolic, and so is the length of sequences where all layers can do with fewer steps. Inputs and
+        outputs have the layers' names, parameters theirs. opset: the version of ONNX's operators, 17 to 23. dtype: of
+        all floats, those of the net where None. SnapshotError names an operation that ONNX cannot express.
+
+        >>> net = Sequential([layers.Dense(3, input_shape=(5,))])
+        >>> net.export("net.onnx")
+        """
+        from singa_lite.snapshots.onnx.export import export
+
+        self.device.check_bytes("export")
+        export(self, path, opset, dtype)

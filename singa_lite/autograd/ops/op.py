@@ -21,6 +21,10 @@ from singa_lite.tensor import Shape, Tensor
 #: A mark for each `no_grad` that the present call is inside of.
 _untaped: ContextVar[frozenset[object]] = ContextVar("untaped", default=frozenset())
 _sequence = count()
+#: What does an operation in the place of its `forward`, for somebody who looks at each of them: (operation, inputs).
+applying: ContextVar[Callable[[Op, tuple[Tensor | None, ...]], Tensor | tuple[Tensor, ...]] | None] = ContextVar(
+    "applying", default=None
+)
 
 
 def tape_position() -> int:
@@ -115,7 +119,8 @@ class Op(Unique):
             graph.options.note_tensors(inputs)
         if any(t is not None and is_bfloat16(t.dtype) for t in inputs):
             inputs = self._widened(inputs)
-        result = self.forward(*inputs)
+        apply = applying.get()
+        result = self.forward(*inputs) if apply is None else apply(self, inputs)
         results = result if isinstance(result, tuple) else (result,)
         if any(self.needs):
             self._link(inputs, results)

@@ -1,0 +1,1 @@
+"""ONNX files: a net's predictions as a graph of ONNX operators."""

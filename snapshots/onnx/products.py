@@ -1,0 +1,203 @@
+"""Converters of products, convolutions, pooling, normalization, and attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from singa_lite.kernels.interface.window import Window
+from singa_lite.snapshots.onnx.calls import Applied, converts
+from singa_lite.snapshots.onnx.elements import reduced
+from singa_lite.snapshots.onnx.writer import Value, Writer
+
+
+@converts("Linear")
+def _linear(w: Writer, a: Applied) -> Value:
+    """x @ weight + bias; the weight transposed where it has one row for each output."""
+    x, weight, *bias = a.inputs
+    return w.node("Gemm", x, weight, *bias, transB=int(a.op.transposed))
+
+
+@converts("AddBias")
+def _add_bias(w: Writer, a: Applied) -> Value:
+    x, bias = a.inputs
+    return w.node("Add", x, along(w, bias, a.op.axis, a.ndim))
+
+
+def along(w: Writer, vector: Value | None, axis: int, ndim: int) -> Value:
+    """A vector as one that is broadcast from its axis over those behind it."""
+    behind = ndim - 1 - axis
+    return w.node("Unsqueeze", vector, w.constant(range(1, behind + 1))) if behind else vector or ""
+
+
+@converts("AdaptedLinear")
+def _adapted(w: Writer, a: Applied) -> Value:
+    """x @ weight + bias + scale * x @ reduce @ expand."""
+    x, weight, bias, reduce, expand, _ = a.inputs
+    y = w.node("Gemm", x, weight, bias, transB=int(getattr(a.op.base, "transposed", True)))
+    added = w.node("MatMul", w.node("MatMul", x, reduce), expand)
+    return w.node("Add", y, w.node("Mul", added, w.float(a.op.scale, a.dtype)))
+
+
+def window_of(window: Window, **others: Any) -> dict[str, Any]:
+    """A window as attributes of a node."""
+    top, bottom, left, right = window.pad
+    steps = {"strides": window.stride, "dilations": window.dilation}
+    return {"kernel_shape": window.kernel, "pads": [top, left, bottom, right], **steps, **others}
+
+
+@converts("Conv2d")
+def _conv2d(w: Writer, a: Applied) -> Value:
+    return w.node("Conv", *a.inputs, **window_of(a.settings["window"], group=a.op.groups))
+
+
+@converts("Conv2dTranspose")
+def _conv2d_transpose(w: Writer, a: Applied) -> Value:
+    return w.node(
+        "ConvTranspose",
+        *a.inputs,
+        **window_of(a.settings["window"], group=a.op.groups, output_padding=list(a.op.extra)),
+    )
+
+
+@converts("max_pool2d")
+def _max_pool2d(w: Writer, a: Applied) -> Value:
+    return w.node("MaxPool", a.inputs[0], **window_of(a.op.window))
+
+
+@converts("avg_pool2d")
+def _avg_pool2d(w: Writer, a: Applied) -> Value:
+    attributes = window_of(a.op.window, count_include_pad=int(a.settings["count_pad"]))
+    if w.opset < 19:
+        del attributes["dilations"]  # all 1 there
+    return w.node("AveragePool", a.inputs[0], **attributes)
+
+
+@converts("UpsampleNearest")
+def _upsample(w: Writer, a: Applied) -> Value:
+    scales = w.constant([1, 1, *a.op.factor], np.float32)
+    modes = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    return w.node("Resize", a.inputs[0], None, scales, **modes)
+
+
+@converts("BatchNormInference")
+def _batch_norm(w: Writer, a: Applied) -> Value:
+    mean, variance = (w.value([tensor]) for tensor in a.op.running)
+    return w.node("BatchNormalization", *a.inputs, mean, variance, epsilon=a.op.epsilon)
+
+
+@converts("layer_norm")
+def _layer_norm(w: Writer, a: Applied) -> Value:
+    axis = -len(a.shapes(1)[0])
+    return w.node("LayerNormalization", *a.inputs, axis=axis, epsilon=a.settings["epsilon"])
+
+
+@converts("rms_norm")
+def _rms_norm(w: Writer, a: Applied) -> Value:
+    """gamma * x / sqrt(mean of x**2 + epsilon)."""
+    x, gamma = a.inputs
+    axes = tuple(range(-len(a.shapes(1)[0]), 0))
+    mean = reduced(w, "ReduceMean", w.node("Mul", x, x), axes, 1)
+    deviation = w.node("Sqrt", w.node("Add", mean, w.float(a.settings["epsilon"], a.dtype)))
+    return w.node("Mul", w.node("Div", x, deviation), gamma)
+
+
+@converts("l2_norm")
+def _l2_norm(w: Writer, a: Applied) -> Value:
+    """x / sqrt(sum of x**2 over the sample + epsilon)."""
+    x, axes = a.inputs[0], w.constant(range(1, a.ndim))
+    total = w.node("ReduceSum", w.node("Mul", x, x), axes, keepdims=1)
+    epsilon = w.float(a.op.forward_settings["epsilon"], a.dtype)
+    return w.node("Div", x, w.node("Sqrt", w.node("Add", total, epsilon)))
+
+
+@converts("lrn")
+def _lrn(w: Writer, a: Applied) -> Value:
+    settings = {name: a.settings[name] for name in ("size", "alpha", "beta")}
+    return w.node("LRN", a.inputs[0], bias=a.op.forward_settings["k"], **settings)
+
+
+@converts("group_norm")
+def _group_norm(w: Writer, a: Applied) -> Value:
+    """Each group of channels as a row that is normalised, then gamma and beta by channel."""
+    x, gamma, beta = a.inputs
+    _, groups = a.op.parts
+    rows = w.node("Reshape", x, w.constant([0, groups, -1]))
+    mean = reduced(w, "ReduceMean", rows, (-1,), 1)
+    centred = w.node("Sub", rows, mean)
+    variance = reduced(w, "ReduceMean", w.node("Mul", centred, centred), (-1,), 1)
+    deviation = w.node("Sqrt", w.node("Add", variance, w.float(a.settings["epsilon"], a.dtype)))
+    y = w.node("Reshape", w.node("Div", centred, deviation), w.node("Shape", x))
+    y = w.node("Mul", y, along(w, gamma, 1, a.ndim))
+    return w.node("Add", y, along(w, beta, 1, a.ndim))
+
+
+@converts("Attention")
+def _attention(w: Writer, a: Applied) -> Value:
+    """softmax(scale * q @ k^T) @ v, head by head; the heads of q in groups, one for each head of k."""
+    q, k, v, mask, first = a.inputs
+    _, _, heads, size = a.shapes(0)[0]
+    groups = a.shapes(1)[0][2]
+    rows = w.node("Transpose", q, perm=[0, 2, 1, 3])
+    rows = w.node("Reshape", rows, w.constant([0, groups, heads // groups, -1, size]))
+    keys = w.node("Unsqueeze", w.node("Transpose", k, perm=[0, 2, 3, 1]), w.constant([2]))
+    scores = w.node("Mul", w.node("MatMul", rows, keys), w.float(a.settings["scale"], a.dtype))
+    seen = _seen_keys(w, a, q, k, mask, first)
+    if seen is not None:
+        scores = w.node("Where", seen, scores, w.float(-np.inf, a.dtype))
+    weights = w.node("Softmax", scores, axis=-1)
+    if mask is not None or first is not None:  # a row may see no key
+        weights = w.node("Where", seen, weights, w.float(0.0, a.dtype))
+    values = w.node("Unsqueeze", w.node("Transpose", v, perm=[0, 2, 1, 3]), w.constant([2]))
+    mixed = w.node("Reshape", w.node("MatMul", weights, values), w.constant([0, heads, -1, size]))
+    return w.node("Transpose", mixed, perm=[0, 2, 1, 3])
+
+
+def _seen_keys(
+    w: Writer, a: Applied, q: Value | None, k: Value | None, mask: Value | None, first: Value | None
+) -> Value | None:
+    """Which keys each row sees, of a shape that broadcasts to the scores (n, groups, heads, t, s). None: all."""
+    found = []
+    if mask is not None:
+        found.append(w.node("Unsqueeze", w.node("Cast", mask, to=9), w.constant([1, 2, 3])))  # 9: bool
+    if a.settings["causal"]:
+        row, key = (w.node("Range", *_span(w, x)) for x in (q, k))
+        row = w.node("Unsqueeze", row, w.constant([1]))
+        found.append(w.node("LessOrEqual", key, row))
+        if first is not None:
+            begin = w.node("Unsqueeze", w.node("Cast", first, to=7), w.constant([1, 2, 4]))  # 7: int64
+            found.append(w.node("GreaterOrEqual", key, begin))
+    if not found:
+        return None
+    seen, *others = found
+    for other in others:
+        seen = w.node("And", seen, other)
+    return seen
+
+
+def _span(w: Writer, x: Value | None) -> tuple[Value, Value, Value]:
+    """What Range takes for the steps of x (n, time, ...)."""
+    count = w.node("Squeeze", w.node("Shape", x, start=1, end=2))
+    return w.constant(0), count, w.constant(1)
+
+
+@converts("rotary")
+def _rotary(w: Writer, a: Applied) -> Value:
+    """(x0 * cos - x1 * sin, x0 * sin + x1 * cos) of the halves of the last axis."""
+    x, table = a.inputs
+    axis, ndim = a.settings["axis"], a.ndim
+    cos, sin = (_angles(w, table, index, ndim - 2 - axis) for index in (0, 1))
+    half = a.shapes()[0][-1] // 2
+    x0, x1 = w.several("Split", 2, x, w.constant([half, half]), axis=-1)
+    turned = [
+        w.node("Sub", w.node("Mul", x0, cos), w.node("Mul", x1, sin)),
+        w.node("Add", w.node("Mul", x0, sin), w.node("Mul", x1, cos)),
+    ]
+    return w.node("Concat", *turned, axis=-1)
+
+
+def _angles(w: Writer, table: Value | None, index: int, behind: int) -> Value:
+    """Cosines or sines (time, half), with axes of extent 1 between for what lies behind time."""
+    part = w.node("Gather", table, w.constant(index), axis=0)
+    return w.node("Unsqueeze", part, w.constant(range(1, behind + 1))) if behind else part

@@ -1,0 +1,182 @@
+"""Converters of recurrent layers: LSTM, GRU and RNN nodes, or a Scan where a mask holds states back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from singa_lite.snapshots.onnx.calls import Applied, converts
+from singa_lite.snapshots.onnx.writer import Value, Writer
+
+#: {kernel: (operator, how its gates stand by the places of ours, states that go on)}
+_KINDS = {
+    "lstm": ("LSTM", (0, 3, 1, 2), 2),
+    "gru": ("GRU", (1, 0, 2), 1),
+    "simple_rnn": ("RNN", (0,), 1),
+}
+
+
+@converts("lstm", "gru", "simple_rnn")
+def _recurrent(w: Writer, a: Applied) -> list[Value]:
+    """[y, the last states]."""
+    kernel = a.op.kernel
+    gates, weight, *others = a.inputs
+    others += [None] * (5 - len(a.inputs))
+    bias = others.pop(0) if kernel == "gru" else None
+    count = _KINDS[kernel][2]
+    states, mask = others[:count], others[count]
+    if mask is None:
+        return _node(w, a, gates, weight, bias, states)
+    return _scan(w, a, gates, weight, bias, states, mask)
+
+
+def _node(
+    w: Writer, a: Applied, gates: Value | None, weight: Value | None, bias: Value | None, states: list[Value | None]
+) -> list[Value]:
+    kind, order, count = _KINDS[a.op.kernel]
+    units = a.shapes(1)[0][0]
+    x, into, added = _product_before(w, a, gates)
+    if x is None:  # gates that no product of all steps made
+        x, into, added = gates, w.constant(np.eye(len(order) * units), w.dtype_of(a.dtype)), None
+    matrices = [_ordered(w, matrix, order) for matrix in (into, weight)]
+    biases = _biases(w, a, added, bias, order, units)
+    starts = [None if state is None else w.node("Unsqueeze", state, w.constant([0])) for state in states]
+    attributes = {"hidden_size": units, "direction": "reverse" if a.op.reverse else "forward", **_activations(a)}
+    if kind == "GRU":
+        attributes["linear_before_reset"] = int(a.settings["reset_after"])
+    y, *last = w.several(kind, 1 + count, x, *matrices, biases, None, *starts, **attributes)
+    final = [w.node("Squeeze", state, w.constant([0])) for state in last]
+    return [final[0] if a.op.last else w.node("Squeeze", y, w.constant([1])), *final]
+
+
+def _product_before(w: Writer, a: Applied, gates: Value | None) -> tuple[Value | None, Value, Value | None]:
+    """What the product of all steps took, which made the gates: x (time, n, features), weight and bias."""
+    added = w.made_by(gates, "Add")
+    product = w.made_by(added.input[0] if added else gates, "MatMul")
+    if not product:
+        return None, "", None
+    return product.input[0], product.input[1], added.input[1] if added else None
+
+
+def _ordered(w: Writer, matrix: Value | None, order: tuple[int, ...]) -> Value:
+    """(rows, gates * h) as (1, gates * h, rows), the gates in ONNX's order."""
+    return w.node("Unsqueeze", w.node("Transpose", _gates(w, matrix, order, 1), perm=[1, 0]), w.constant([0]))
+
+
+def _gates(w: Writer, value: Value | None, order: tuple[int, ...], axis: int) -> Value:
+    if len(order) == 1:
+        return value or ""
+    options = {"num_outputs": len(order)} if w.opset >= 18 else {}
+    pieces = w.several("Split", len(order), value, axis=axis, **options)
+    return w.node("Concat", *(pieces[place] for place in order), axis=axis)
+
+
+def _biases(
+    w: Writer, a: Applied, added: Value | None, bias: Value | None, order: tuple[int, ...], units: int
+) -> Value | None:
+    """(1, 2 * gates * h): of the product of all steps, then of the product with the state."""
+    if added is None and bias is None:
+        return None
+    zeros = w.constant(np.zeros(len(order) * units), w.dtype_of(a.dtype))
+    both = [zeros if one is None else _gates(w, one, order, 0) for one in (added, bias)]
+    return w.node("Unsqueeze", w.node("Concat", *both, axis=0), w.constant([0]))
+
+
+def _activations(a: Applied) -> dict[str, Any]:
+    if a.op.kernel == "simple_rnn":
+        return {"activations": [{"tanh": "Tanh", "relu": "Relu"}[a.settings["activation"]]]}
+    if a.settings["recurrent_activation"] == "sigmoid":
+        return {}
+    tanhs = ["Tanh"] * (2 if a.op.kernel == "lstm" else 1)
+    return {"activations": ["HardSigmoid", *tanhs], "activation_alpha": [1 / 6], "activation_beta": [0.5]}
+
+
+def _scan(
+    w: Writer,
+    a: Applied,
+    gates: Value | None,
+    weight: Value | None,
+    bias: Value | None,
+    states: list[Value | None],
+    mask: Value,
+) -> list[Value]:
+    """A step of the layer for each step of time; a step whose mask is 0 leaves the states."""
+    (t, n, _), h = a.shapes(0)[0], a.shapes(1)[0][0]
+    extents = [(call.inputs[0].shape[1], h) for call in a.calls if call.inputs[0] is not None]
+    starts = [_first(w, a, state, extents) for state in states]
+    steps = w.node("Unsqueeze", w.node("Transpose", w.node("Cast", mask, to=9), perm=[1, 0]), w.constant([2]))  # bool
+
+    def body(*given: Value) -> list[Value]:
+        *before, gate, counts = given
+        after = _CELLS[a.op.kernel](w, a, gate, weight, bias, before)
+        moved = [w.node("Where", counts, new, old) for new, old in zip(after, before, strict=True)]
+        return [*moved, w.node("Identity", moved[0])]
+
+    direction = {"scan_input_directions": [1, 1], "scan_output_directions": [1]} if a.op.reverse else {}
+    *final, y = w.scan(body, starts, [gates or "", steps], **direction)
+    return [final[0] if a.op.last else y, *final]
+
+
+def _first(w: Writer, a: Applied, state: Value | None, extents: list[tuple[int, int]]) -> Value:
+    if state is not None:
+        return state
+    return w.node("Expand", w.float(0.0, a.dtype), w.numbers(w.extents(extents)))
+
+
+def _gate(w: Writer, a: Applied, value: Value) -> Value:
+    """The activation of a gate."""
+    if a.settings["recurrent_activation"] == "sigmoid":
+        return w.node("Sigmoid", value)
+    return w.node("HardSigmoid", value, alpha=1 / 6, beta=0.5)
+
+
+def _pieces(w: Writer, value: Value, count: int) -> list[Value]:
+    options = {"num_outputs": count} if w.opset >= 18 else {}
+    return w.several("Split", count, value, axis=1, **options)
+
+
+def _lstm_cell(
+    w: Writer, a: Applied, gate: Value, weight: Value | None, bias: Value | None, before: list[Value]
+) -> list[Value]:
+    """c' = f * c + i * g; h' = o * tanh(c')."""
+    hidden, cell = before
+    i, f, g, o = _pieces(w, w.node("Add", gate, w.node("MatMul", hidden, weight)), 4)
+    kept = w.node("Mul", _gate(w, a, f), cell)
+    cell = w.node("Add", kept, w.node("Mul", _gate(w, a, i), w.node("Tanh", g)))
+    return [w.node("Mul", _gate(w, a, o), w.node("Tanh", cell)), cell]
+
+
+def _gru_cell(
+    w: Writer, a: Applied, gate: Value, weight: Value | None, bias: Value | None, before: list[Value]
+) -> list[Value]:
+    """h' = n + z * (h - n)."""
+    (hidden,) = before
+    given, units = _pieces(w, gate, 3), a.shapes(1)[0][0]
+    if a.settings["reset_after"]:
+        product = w.node("MatMul", hidden, weight)
+        r, z, n = _pieces(w, product if bias is None else w.node("Add", product, bias), 3)
+        reset, update = (_gate(w, a, w.node("Add", x, y)) for x, y in zip(given, (r, z), strict=False))
+        new = w.node("Tanh", w.node("Add", given[2], w.node("Mul", reset, n)))
+    else:
+        sizes = w.constant([2 * units, units])
+        both, last = w.several("Split", 2, weight, sizes, axis=1)
+        product = w.node("MatMul", hidden, both)
+        added = [None, None] if bias is None else w.several("Split", 2, bias, sizes, axis=0)
+        r, z = _pieces(w, product if added[0] is None else w.node("Add", product, added[0]), 2)
+        reset, update = (_gate(w, a, w.node("Add", x, y)) for x, y in zip(given, (r, z), strict=False))
+        product = w.node("MatMul", w.node("Mul", reset, hidden), last)
+        product = product if added[1] is None else w.node("Add", product, added[1])
+        new = w.node("Tanh", w.node("Add", given[2], product))
+    return [w.node("Add", new, w.node("Mul", update, w.node("Sub", hidden, new)))]
+
+
+def _rnn_cell(
+    w: Writer, a: Applied, gate: Value, weight: Value | None, bias: Value | None, before: list[Value]
+) -> list[Value]:
+    """h' = activation(gates + h @ weight)."""
+    kind = {"tanh": "Tanh", "relu": "Relu"}[a.settings["activation"]]
+    return [w.node(kind, w.node("Add", gate, w.node("MatMul", before[0], weight)))]
+
+
+_CELLS = {"lstm": _lstm_cell, "gru": _gru_cell, "simple_rnn": _rnn_cell}

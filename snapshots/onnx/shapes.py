@@ -1,0 +1,99 @@
+"""Converters of operations that move elements: shapes, parts, margins, rows by ids."""
+
+from __future__ import annotations
+
+from onnx import NodeProto
+
+from singa_lite.snapshots.onnx.calls import Applied, converts
+from singa_lite.snapshots.onnx.writer import TO_END, Value, Writer
+
+
+@converts("Reshape")
+def _reshape(w: Writer, a: Applied) -> Value:
+    """A product of the rows of a tensor, in the tensor's shape again, is one product of the tensor."""
+    product = w.made_by(a.inputs[0], "Gemm")
+    rows = product and w.made_by(product.input[0], "Reshape")
+    if product and rows and [shape[:-1] for shape in w.shapes[rows.output[0]]] == [shape[:-1] for shape in a.results()]:
+        return _product(w, rows.input[0], product)
+    y = w.reshaped(a.inputs[0] or "", a.results(), a.shapes())
+    w.shapes[y] = a.shapes()
+    return y
+
+
+def _product(w: Writer, x: Value, gemm: NodeProto) -> Value:
+    """x @ weight + bias of a node for rows."""
+    _, weight, *bias = gemm.input
+    if any(attribute.name == "transB" and attribute.i for attribute in gemm.attribute):
+        weight = w.node("Transpose", weight, perm=[1, 0])
+    y = w.node("MatMul", x, weight)
+    return w.node("Add", y, *bias) if bias else y
+
+
+@converts("Transpose")
+def _transpose(w: Writer, a: Applied) -> Value:
+    return w.node("Transpose", a.inputs[0], perm=list(a.op.axes))
+
+
+@converts("Identity")
+def _identity(w: Writer, a: Applied) -> Value:
+    return a.inputs[0] or ""
+
+
+@converts("Split")
+def _split(w: Writer, a: Applied) -> list[Value]:
+    axis = a.op.axis
+    lengths = [[t.shape[axis] for t in call.outputs] for call in a.calls]
+    if len(lengths[0]) == 1:
+        return [a.inputs[0] or ""]
+    return w.several("Split", len(lengths[0]), a.inputs[0], w.numbers(w.extents(lengths)), axis=axis)
+
+
+@converts("Concat")
+def _concat(w: Writer, a: Applied) -> Value:
+    return w.node("Concat", *a.inputs, axis=a.op.axis)
+
+
+@converts("Slice")
+def _slice(w: Writer, a: Applied) -> Value:
+    spans, whole = a.op.spans, a.shapes()[0]
+    axes = [axis for axis, span in enumerate(spans) if (span.start, span.extent, span.step) != (0, whole[axis], 1)]
+    if not axes:
+        return a.inputs[0] or ""
+    starts = w.extents(a.each(lambda op: [op.spans[axis].start for axis in axes]))
+    stops = w.extents(a.each(lambda op: [_stop(op.spans[axis]) for axis in axes]))
+    return w.sliced(a.inputs[0] or "", axes, w.numbers(starts), w.numbers(stops), [spans[axis].step for axis in axes])
+
+
+def _stop(span: tuple[int, int, int]) -> int:
+    start, extent, step = span
+    return start + (extent - 1) * step + 1 if extent else start
+
+
+@converts("flip")
+def _flip(w: Writer, a: Applied) -> Value:
+    axes = list(a.settings["axes"])
+    starts, ends = w.constant([-1] * len(axes)), w.constant([-TO_END] * len(axes))
+    return w.sliced(a.inputs[0] or "", axes, starts, ends, [-1] * len(axes))
+
+
+@converts("Pad")
+def _pad(w: Writer, a: Applied) -> Value:
+    margins = a.op.margins
+    pads = [before for before, _ in margins] + [behind for _, behind in margins]
+    return w.node("Pad", a.inputs[0], w.constant(pads))
+
+
+@converts("copy")
+def _copy(w: Writer, a: Applied) -> Value:
+    """The same elements, broadcast."""
+    if a.shapes() == a.results():
+        return a.inputs[0] or ""
+    return w.node("Expand", a.inputs[0], w.numbers(w.extents(a.results())))
+
+
+@converts("Embedding")
+def _embedding(w: Writer, a: Applied) -> Value:
+    ids, weight = a.inputs
+    rows = w.node("Gather", weight, ids)
+    table = a.calls[0].inputs[1]
+    return rows if table is None or table.dtype == a.dtype else w.cast(rows, a.dtype)

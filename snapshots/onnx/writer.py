@@ -1,0 +1,213 @@
+"""Writer: an ONNX graph in the making, its nodes, its constants, and which of its values each tensor is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from singa_lite.common.array_types import Array, DType
+from singa_lite.common.checks import is_bfloat16
+from singa_lite.common.errors import SnapshotError
+from singa_lite.snapshots.onnx.trace import Extent, Place, Trace, extent, place_of
+from singa_lite.tensor import Shape, Tensor
+
+#: The name of a value of the graph.
+Value = str
+#: Where a slice that reaches the end of an axis stops.
+TO_END = np.iinfo(np.int64).max
+
+
+class Writer:
+    """Nodes and initializers of one graph. opset: the version of ONNX's operators; names: {tensor's place: name} of the
+    net's parameters and states; dtype: of all floats, None for those of the net.
+    """
+
+    def __init__(self, traces: Sequence[Trace], opset: int, names: Mapping[Place, str], dtype: DType | None) -> None:
+        self.opset, self.traces, self.dtype = opset, traces, dtype
+        self.sizes = [trace.sizes for trace in traces]
+        self.nodes: list[onnx.NodeProto] = []
+        #: {name: the tensor or array that the file holds}
+        self.held: dict[str, Tensor | Array] = {}
+        self.layer = ""
+        #: {value that a Reshape made: the shapes before in each trace}
+        self.shapes: dict[Value, list[Shape]] = {}
+        self._names = names
+        self._values: dict[Place, Value] = {}
+        self._initializers: dict[Place, Value] = {}
+        self._constants: dict[tuple[str, str, tuple[int, ...], bytes], Value] = {}
+        self._used: dict[str, int] = {}
+        self._makers: dict[Value, onnx.NodeProto] = {}
+
+    # ---- values
+
+    def unique(self, name: str) -> Value:
+        """The name, with a number behind it where it is taken."""
+        count = self._used[name] = self._used.get(name, 0) + 1
+        return name if count == 1 else f"{name}_{count}"
+
+    def bind(self, tensor: Tensor, value: Value) -> None:
+        """From here on the tensor is this value."""
+        self._values[place_of(tensor)] = value
+
+    def value(self, tensors: Sequence[Tensor]) -> Value:
+        """The value that a tensor is, given as it is in each trace: an initializer where no operation made it."""
+        place = place_of(tensors[0])
+        return self._values[place] if place in self._values else self._part(self._held(tensors[0]), tensors)
+
+    def _held(self, tensor: Tensor) -> Value:
+        place = place_of(tensor)
+        if any(made[0] == place[0] for made in self._values):
+            raise SnapshotError(
+                f"export: wanted operations of autograd, received a view of shape {tensor.shape} that none of them "
+                f"made, in layer {self.layer!r}"
+            )
+        if place not in self._initializers:
+            name = self._names.get(place) or f"{self.layer}/{tensor.name or 'constant'}".lstrip("/")
+            self._initializers[place] = name = self.unique(name)
+            self.held[name] = tensor
+        return self._initializers[place]
+
+    def _part(self, value: Value, tensors: Sequence[Tensor]) -> Value:
+        """The value, or its first elements along axes whose extents differ between the traces."""
+        shapes = [tensor.shape for tensor in tensors]
+        axes = [axis for axis, extents in enumerate(zip(*shapes, strict=True)) if len(set(extents)) > 1]
+        if not axes:
+            return value
+        ends = self.numbers(self.extents([[shape[axis] for axis in axes] for shape in shapes]))
+        return self.sliced(value, axes, self.constant([0] * len(axes)), ends, [1] * len(axes))
+
+    def constant(self, array: Any, dtype: Any = np.int64, like: str = "constant") -> Value:
+        """An initializer with these numbers; equal ones are one."""
+        found = np.asarray(array, dtype)
+        key = like, found.dtype.str, found.shape, found.tobytes()
+        if key not in self._constants:
+            self._constants[key] = name = self.unique(like)
+            self.held[name] = found
+        return self._constants[key]
+
+    def float(self, number: float, dtype: DType) -> Value:
+        """A number in a float dtype, of no axes."""
+        return self.constant(number, self.dtype_of(dtype))
+
+    def dtype_of(self, dtype: DType) -> DType:
+        """The dtype in the file of numbers of this dtype."""
+        is_float = dtype.kind == "f" or is_bfloat16(dtype)
+        return self.dtype if is_float and self.dtype is not None else dtype
+
+    # ---- nodes
+
+    def node(self, kind: str, *inputs: Value | None, **attributes: Any) -> Value:
+        """The output of a new node. None: an optional input that is left out."""
+        return self.several(kind, 1, *inputs, **attributes)[0]
+
+    def several(self, kind: str, count: int, *inputs: Value | None, **attributes: Any) -> list[Value]:
+        """All outputs of a new node."""
+        name = self.unique(f"{self.layer}/{kind}".lstrip("/"))
+        outputs = [name] if count == 1 else [f"{name}:{index}" for index in range(count)]
+        given = [value or "" for value in inputs]
+        while given and not given[-1]:
+            given.pop()
+        self.nodes.append(helper.make_node(kind, given, outputs, name, **attributes))
+        self._makers.update(dict.fromkeys(outputs, self.nodes[-1]))
+        return outputs
+
+    def made_by(self, value: Value | None, kind: str) -> onnx.NodeProto | None:
+        """The node of this kind that made a value; None where another one did, or none."""
+        found = self._makers.get(value or "")
+        return found if found is not None and found.op_type == kind else None
+
+    def scan(
+        self, body: Callable[..., list[Value]], states: Sequence[Value], inputs: Sequence[Value], **attributes: Any
+    ) -> list[Value]:
+        """The last states and what each step gives, of a body that is done along axis 0 of the inputs.
+
+        body: of the states and a slice of each input, returns the states behind the step and what it gives.
+        """
+        outside, self.nodes = self.nodes, []
+        given = [self.unique(f"{self.layer}/step") for _ in (*states, *inputs)]
+        results = body(*given)
+        infos = [[helper.make_value_info(name, onnx.TypeProto()) for name in names] for names in (given, results)]
+        graph = helper.make_graph(self.nodes, "step", *infos)
+        self.nodes = outside
+        return self.several(
+            "Scan", len(results), *states, *inputs, body=graph, num_scan_inputs=len(inputs), **attributes
+        )
+
+    def cast(self, value: Value, dtype: DType) -> Value:
+        """The value in another dtype."""
+        return self.node("Cast", value, to=tensor_type(self.dtype_of(dtype)))
+
+    # ---- shapes
+
+    def extents(self, shapes: Sequence[Sequence[int]]) -> list[Extent | None]:
+        """How each of some numbers depends on the symbols. shapes: the numbers in each trace."""
+        return [extent(values, self.sizes) for values in zip(*shapes, strict=True)]
+
+    def numbers(self, extents: Sequence[Extent | None]) -> Value:
+        """The numbers as int64 of one axis: an initializer, or computed from the inputs' shapes."""
+        found = [self._known(one) for one in extents]
+        if not any(one.factor for one in found):
+            return self.constant([one.constant for one in found])
+        return self.node("Concat", *map(self._number, found), axis=0) if len(found) > 1 else self._number(found[0])
+
+    def _known(self, found: Extent | None) -> Extent:
+        if found is None:
+            raise SnapshotError(
+                f"export: wanted extents that are sums or products of batch size and length, received others in layer "
+                f"{self.layer!r}"
+            )
+        return found
+
+    def _number(self, found: Extent) -> Value:
+        if not found.factor:
+            return self.constant([found.constant])
+        value = self.size(found.symbols[0])
+        for symbol in found.symbols[1:]:
+            value = self.node("Mul", value, self.size(symbol))
+        if found.factor != 1:
+            value = self.node("Mul", value, self.constant([found.factor]))
+        return self.node("Add", value, self.constant([found.constant])) if found.constant else value
+
+    def size(self, symbol: str) -> Value:
+        """The extent that a symbol stands for, int64 of one element."""
+        name = f"size/{symbol}"
+        if name not in self._used:
+            self._used[name] = 1
+            inputs = self.traces[0].inputs
+            at = [(given, 0) for given in inputs] if symbol == "batch" else [(given, 1) for given in inputs]
+            given, axis = next((g, a) for g, a in at if symbol in ("batch", "length", f"{g}_length"))
+            self.nodes.append(helper.make_node("Shape", [given], [name], name, start=axis, end=axis + 1))
+        return name
+
+    def reshaped(self, value: Value, shapes: Sequence[Sequence[int]], before: Sequence[Sequence[int]]) -> Value:
+        """The value in another shape. shapes, before: the new shape and the old one in each trace."""
+        wanted, had = self.extents(shapes), self.extents(before)
+        if wanted == had:
+            return value
+        if sum(one is None or bool(one.factor) for one in wanted) == 1:
+            target = self.constant([one.constant if one and not one.factor else -1 for one in wanted])
+            return self.node("Reshape", value, target)
+        pairs = zip(wanted, [*had, *[None] * len(wanted)], strict=False)
+        taken = [Extent(0) if one and one.factor and one == other else one for one, other in pairs]
+        if sum(one is None or bool(one.factor) for one in taken) <= 1:
+            target = self.constant([one.constant if one and not one.factor else -1 for one in taken])
+            return self.node("Reshape", value, target)
+        return self.node("Reshape", value, self.numbers(wanted))
+
+    def sliced(self, value: Value, axes: Sequence[int], starts: Value, ends: Value, steps: Sequence[int]) -> Value:
+        """Elements of the value along axes."""
+        return self.node("Slice", value, starts, ends, self.constant(list(axes)), self.constant(list(steps)))
+
+
+def tensor_type(dtype: DType) -> int:
+    """ONNX's number of a dtype."""
+    return TensorProto.BFLOAT16 if is_bfloat16(dtype) else helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+
+
+def initializer(name: str, array: Array) -> onnx.TensorProto:
+    """The numbers as ONNX holds them within the file."""
+    return numpy_helper.from_array(np.asarray(array, order="C"), name)
