@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from singa_lite.common.atomic import replacing, write_all
 from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.onnx import elements, products, recurrent, shapes
 from singa_lite.snapshots.onnx.calls import CONVERTERS, Applied, name_of
-from singa_lite.snapshots.onnx.trace import Call, Place, Trace, place_of, symbols_of, traces
+from singa_lite.snapshots.onnx.trace import Call, Trace, symbols_of, traces
 from singa_lite.snapshots.onnx.writer import Writer, initializer, tensor_type
 from singa_lite.tensor import Tensor, to_numpy
 from singa_lite.training.trained_net import TrainedNet
@@ -32,8 +32,8 @@ def export(net: TrainedNet, path: str | os.PathLike[str], opset: int = 21, dtype
     if opset not in OPSETS:
         raise ValueError(f"export opset: wanted one of {OPSETS.start} to {OPSETS[-1]}, received {opset!r}")
     found = traces(net)
-    names: dict[Place, str] = {place_of(t): name for name, t in {**net.states(), **net.parameters()}.items()}
-    writer = Writer(found, opset, names, None if dtype is None else np.dtype(dtype))
+    owned = {**{t.name: t for t in net.constants()}, **net.frozen(), **net.states(), **net.parameters()}
+    writer = Writer(found, opset, owned, None if dtype is None else np.dtype(dtype))
     _convert(writer, found)
     model = _model(net, writer, found)
     _write(model, {name: held for name, held in writer.held.items() if name in _used(model)}, path, writer)
@@ -115,9 +115,9 @@ def _used(model: onnx.ModelProto) -> set[str]:
     return set[str]().union(*map(_read, model.graph.node))
 
 
-def _write(model: onnx.ModelProto, held: Mapping[str, Tensor | Array], path: str | os.PathLike[str], writer: Writer) -> None:
+def _write(model: onnx.ModelProto, held: Mapping[str, Tensor | Array | Callable[[], Array]], path: str | os.PathLike[str], writer: Writer) -> None:
     for name, value in held.items():
-        array = to_numpy(value) if isinstance(value, Tensor) else value
+        array = to_numpy(value) if isinstance(value, Tensor) else value() if callable(value) else value
         model.graph.initializer.append(initializer(name, array.astype(writer.dtype_of(array.dtype), copy=False)))
     onnx.checker.check_model(model, full_check=True)
     with replacing(path) as file:

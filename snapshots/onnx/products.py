@@ -6,10 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from singa_lite import autograd
+from singa_lite.autograd.ops.quantized import QuantizedLinear
 from singa_lite.kernels.interface.window import Window
 from singa_lite.snapshots.onnx.calls import Applied, converts
 from singa_lite.snapshots.onnx.elements import reduced
 from singa_lite.snapshots.onnx.writer import Value, Writer
+from singa_lite.tensor import to_numpy
 
 
 @converts("Linear")
@@ -35,9 +38,29 @@ def along(w: Writer, vector: Value | None, axis: int, ndim: int) -> Value:
 def _adapted(w: Writer, a: Applied) -> Value:
     """x @ weight + bias + scale * x @ reduce @ expand."""
     x, weight, bias, reduce, expand, _ = a.inputs
+    if isinstance(a.op.base, QuantizedLinear):
+        _dequantize(w, a, 1, a.op.base.format)
     y = w.node("Gemm", x, weight, bias, transB=int(getattr(a.op.base, "transposed", True)))
     added = w.node("MatMul", w.node("MatMul", x, reduce), expand)
     return w.node("Add", y, w.node("Mul", added, w.float(a.op.scale, a.dtype)))
+
+
+@converts("QuantizedLinear")
+def _quantized_linear(w: Writer, a: Applied) -> Value:
+    _dequantize(w, a, 1, a.op.format)
+    return w.node("Gemm", *a.inputs, transB=1)
+
+
+@converts("quantized_embedding")
+def _quantized_embedding(w: Writer, a: Applied) -> Value:
+    _dequantize(w, a, 1, a.settings["format"])
+    return w.node("Gather", a.inputs[1], a.inputs[0])
+
+
+def _dequantize(w: Writer, a: Applied, index: int, format: str) -> None:
+    """Have the file hold an input's numbers in the place of its quantised blocks."""
+    blocks = a.calls[0].inputs[index]
+    w.held[a.inputs[index] or ""] = lambda: to_numpy(autograd.dequantize(blocks, format=format, dtype=w.dtype_of(a.dtype)))
 
 
 def window_of(window: Window, **others: Any) -> dict[str, Any]:
@@ -115,7 +138,10 @@ def _l2_norm(w: Writer, a: Applied) -> Value:
 @converts("lrn")
 def _lrn(w: Writer, a: Applied) -> Value:
     settings = {name: a.settings[name] for name in ("size", "alpha", "beta")}
-    return w.node("LRN", a.inputs[0], bias=a.op.forward_settings["k"], **settings)
+    behind = w.constant(range(a.ndim, 4))  # the operator is one of images
+    x = w.node("Unsqueeze", a.inputs[0], behind) if a.ndim < 4 else a.inputs[0]
+    y = w.node("LRN", x, bias=a.op.forward_settings["k"], **settings)
+    return w.node("Squeeze", y, behind) if a.ndim < 4 else y
 
 
 @converts("group_norm")

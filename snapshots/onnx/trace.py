@@ -54,8 +54,8 @@ def traces(net: TrainedNet) -> list[Trace]:
     inputs = net.input_shapes()
     symbols = {"batch": (BATCH, OTHER_BATCH)}
     for name, shape in inputs.items():
-        if shape and shape[0] > 2 and net.refusing(name) is None:
-            symbols[length_of(name, inputs)] = shape[0], shape[0] - 1
+        if shape and shape[0] > 2 and net.refusing(name) is None:  # as many steps as it was set up for may be a case
+            symbols[length_of(name, inputs)] = shape[0] - 1, shape[0] - 2
     first = {symbol: extents[0] for symbol, extents in symbols.items()}
     chosen = [first, *({**first, symbol: extents[1]} for symbol, extents in symbols.items())]
     return [_trace(net, sizes) for sizes in chosen]
@@ -88,8 +88,10 @@ def _trace(net: TrainedNet, sizes: dict[str, int]) -> Trace:
         trace = Trace(sizes, dict(fed["input"]))
         with _noting(net, trace):
             result = PredictStep(net).operations(fed)
-        names = net.output_names()
-        trace.outputs = dict(result) if isinstance(result, Mapping) else {names[0]: result}
+        results = result if isinstance(result, Mapping) else {net.output_names()[0]: result}
+        for name, made in results.items():
+            several = isinstance(made, Sequence)
+            trace.outputs |= {f"{name}/{i}": t for i, t in enumerate(made)} if several else {name: made}
     graph.let_go()
     return trace
 

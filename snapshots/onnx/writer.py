@@ -22,22 +22,22 @@ TO_END = np.iinfo(np.int64).max
 
 
 class Writer:
-    """Nodes and initializers of one graph. opset: the version of ONNX's operators; names: {tensor's place: name} of the
-    net's parameters and states; dtype: of all floats, None for those of the net.
+    """Nodes and initializers of one graph. opset: the version of ONNX's operators; owned: {name: tensor} of the net's
+    parameters, states and constants; dtype: of all floats, None for those of the net.
     """
 
-    def __init__(self, traces: Sequence[Trace], opset: int, names: Mapping[Place, str], dtype: DType | None) -> None:
+    def __init__(self, traces: Sequence[Trace], opset: int, owned: Mapping[str, Tensor], dtype: DType | None) -> None:
         self.opset, self.traces, self.dtype = opset, traces, dtype
         self.sizes = [trace.sizes for trace in traces]
         self.nodes: list[onnx.NodeProto] = []
-        #: {name: the tensor or array that the file holds}
-        self.held: dict[str, Tensor | Array] = {}
+        #: {name: what the file holds, or what makes it}
+        self.held: dict[str, Tensor | Array | Callable[[], Array]] = {}
         self.layer = ""
         #: {value that a Reshape made: the shapes before in each trace}
         self.shapes: dict[Value, list[Shape]] = {}
-        self._names = names
+        self._owned = {id(tensor.block): (name, tensor) for name, tensor in owned.items()}
         self._values: dict[Place, Value] = {}
-        self._initializers: dict[Place, Value] = {}
+        self._initializers: dict[int, tuple[Value, Tensor]] = {}
         self._constants: dict[tuple[str, str, tuple[int, ...], bytes], Value] = {}
         self._used: dict[str, int] = {}
         self._makers: dict[Value, onnx.NodeProto] = {}
@@ -56,25 +56,32 @@ class Writer:
     def value(self, tensors: Sequence[Tensor]) -> Value:
         """The value that a tensor is, given as it is in each trace: an initializer where no operation made it."""
         place = place_of(tensors[0])
-        return self._values[place] if place in self._values else self._part(self._held(tensors[0]), tensors)
+        return self._values[place] if place in self._values else self._part(*self._held(tensors[0]), tensors)
 
-    def _held(self, tensor: Tensor) -> Value:
-        place = place_of(tensor)
-        if any(made[0] == place[0] for made in self._values):
+    def _held(self, tensor: Tensor) -> tuple[Value, Tensor]:
+        """The initializer of a block, and the tensor that it is of."""
+        block = id(tensor.block)
+        name, whole = self._owned.get(block, (tensor.name, tensor))
+        if any(made[0] == block for made in self._values):
             raise SnapshotError(
                 f"export: wanted operations of autograd, received a view of shape {tensor.shape} that none of them "
                 f"made, in layer {self.layer!r}"
             )
-        if place not in self._initializers:
-            name = self._names.get(place) or f"{self.layer}/{tensor.name or 'constant'}".lstrip("/")
-            self._initializers[place] = name = self.unique(name)
-            self.held[name] = tensor
-        return self._initializers[place]
+        if block not in self._initializers:
+            name = self.unique(name or f"{self.layer}/constant".lstrip("/"))
+            self._initializers[block] = name, whole
+            self.held[name] = whole
+        return self._initializers[block]
 
-    def _part(self, value: Value, tensors: Sequence[Tensor]) -> Value:
-        """The value, or its first elements along axes whose extents differ between the traces."""
+    def _part(self, value: Value, whole: Tensor, tensors: Sequence[Tensor]) -> Value:
+        """The first elements of an initializer along axes of which a tensor has fewer."""
         shapes = [tensor.shape for tensor in tensors]
-        axes = [axis for axis, extents in enumerate(zip(*shapes, strict=True)) if len(set(extents)) > 1]
+        if any(tensor.strides != whole.strides or tensor.offset != whole.offset for tensor in tensors):
+            raise SnapshotError(
+                f"export: wanted parameters and constants whole or their first elements, received another view of "
+                f"{value!r}, in layer {self.layer!r}"
+            )
+        axes = [axis for axis, extent in enumerate(whole.shape) if any(shape[axis] != extent for shape in shapes)]
         if not axes:
             return value
         ends = self.numbers(self.extents([[shape[axis] for axis in axes] for shape in shapes]))

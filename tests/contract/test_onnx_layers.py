@@ -1,0 +1,84 @@
+"""Every layer in a net that is exported and run by ONNX Runtime, at two batch sizes and two lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from layer_cases import CASES, Case
+from singa_lite import FeedForwardNet, device, layers, tensor
+from singa_lite.errors import SnapshotError
+
+onnxruntime = pytest.importorskip("onnxruntime", reason="needs the package onnxruntime, to run what was exported")
+
+#: {case: what the error says of it}
+REFUSED: dict[str, str] = {}
+
+
+def run(path: Path, batch: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    """What ONNX Runtime gives for a batch."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(str(path), options).run(None, dict(batch))
+
+
+def predicted(net: FeedForwardNet, batch: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    """What the net gives; a last layer may have several outputs."""
+    made = net.forward(False, {name: tensor.from_numpy(array, net.device) for name, array in batch.items()})
+    outputs = made.values() if isinstance(made, Mapping) else [made]
+    return [tensor.to_numpy(t) for one in outputs for t in (one if isinstance(one, Sequence) else [one])]
+
+
+def check(net: FeedForwardNet, path: Path, batch: Mapping[str, np.ndarray]) -> None:
+    """What the file gives is what the net predicts, to 1e-5 of the largest value."""
+    for made, right in zip(run(path, batch), predicted(net, batch), strict=True):
+        assert made.shape == right.shape and made.dtype == right.dtype
+        if made.dtype.kind == "f":
+            np.testing.assert_allclose(made, right, rtol=0, atol=1e-5 * max(float(np.abs(right).max(initial=0)), 1e-3))
+        else:
+            np.testing.assert_array_equal(made, right)
+
+
+def net_of(case: Case) -> FeedForwardNet:
+    """A net of one layer, its values random, its inputs as the case has them."""
+    cpu = device.cpu()
+    net = FeedForwardNet(device=cpu, seed=1)
+    layer = case.placed("float32", cpu) if case.placed else case.make()
+    sources = [net.add(layers.Dummy(f"in{i}", input_sample_shape=shape)) if not i else net.add(layers.Dummy(f"in{i}", input_sample_shape=shape), []) for i, shape in enumerate(case.shapes)]
+    net.add(layer, sources)
+    rng = np.random.default_rng(3)
+    for name, value in {**net.parameters(), **net.states()}.items():
+        if value.dtype.kind == "f":
+            value.copy_from_numpy(rng.uniform(0.3, 1.5, value.shape))
+    for name, frozen in layer.frozen.items():
+        layer.set_frozen(name, rng.integers(0x20, 0x3C, frozen.shape, np.uint8))
+    return net
+
+
+def batches_of(net: FeedForwardNet) -> list[dict[str, np.ndarray]]:
+    """Of one sample and of four, and where the net takes fewer steps, of one step fewer."""
+    rng, ids = np.random.default_rng(5), net.input_ids()
+    made = []
+    for count, fewer in ((1, 0), (4, 0), (3, 1)):
+        batch = {}
+        for name, shape in net.input_shapes().items():
+            extents = (count, *(shape if not fewer or net.refusing(name) else (shape[0] - 1, *shape[1:])))
+            of_ids = name in ids
+            batch[name] = rng.integers(0, min(ids[name], 9), extents) if of_ids else rng.uniform(-2, 2, extents).astype("f4")
+        made.append(batch)
+    return made
+
+
+@pytest.mark.parametrize("key", CASES)
+def test_a_layer_gives_the_same_in_the_file(key: str, tmp_path: Path) -> None:
+    net, path = net_of(CASES[key]), tmp_path / "net.onnx"
+    if key in REFUSED:
+        with pytest.raises(SnapshotError, match=REFUSED[key]):
+            net.export(path)
+        return
+    net.export(path)
+    for batch in batches_of(net):
+        check(net, path, batch)
