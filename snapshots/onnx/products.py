@@ -8,6 +8,7 @@ import numpy as np
 
 from singa_lite import autograd
 from singa_lite.autograd.ops.quantized import QuantizedLinear
+from singa_lite.common.errors import SnapshotError
 from singa_lite.kernels.interface.window import Window
 from singa_lite.snapshots.onnx.calls import Applied, converts
 from singa_lite.snapshots.onnx.elements import reduced
@@ -45,6 +46,16 @@ def _adapted(w: Writer, a: Applied) -> Value:
     return w.node("Add", y, w.node("Mul", added, w.float(a.op.scale, a.dtype)))
 
 
+@converts("AdaptedConv2d")
+def _adapted_conv2d(w: Writer, a: Applied) -> Value:
+    """What the convolution gives, plus scale * the same window by reduce, then expand."""
+    x, weight, bias, reduce, expand, _ = a.inputs
+    base = a.op.base
+    y = w.node("Conv", x, weight, bias, **window_of(base.settings["window"], group=base.groups))
+    low = w.node("Conv", x, reduce, **window_of(base.settings["window"]))
+    return w.node("Add", y, w.node("Mul", w.node("Conv", low, expand), w.float(a.op.scale, a.dtype)))
+
+
 @converts("QuantizedLinear")
 def _quantized_linear(w: Writer, a: Applied) -> Value:
     _dequantize(w, a, 1, a.op.format)
@@ -55,6 +66,12 @@ def _quantized_linear(w: Writer, a: Applied) -> Value:
 def _quantized_embedding(w: Writer, a: Applied) -> Value:
     _dequantize(w, a, 1, a.settings["format"])
     return w.node("Gather", a.inputs[1], a.inputs[0])
+
+
+@converts("dequantize")
+def _numbers(w: Writer, a: Applied) -> Value:
+    _dequantize(w, a, 0, a.settings["format"])
+    return a.inputs[0] or ""
 
 
 def _dequantize(w: Writer, a: Applied, index: int, format: str) -> None:
@@ -163,6 +180,8 @@ def _group_norm(w: Writer, a: Applied) -> Value:
 def _attention(w: Writer, a: Applied) -> Value:
     """softmax(scale * q @ k^T) @ v, head by head; the heads of q in groups, one for each head of k."""
     q, k, v, mask, first = a.inputs
+    if a.op.state is not None:
+        raise SnapshotError(f"export: wanted no random numbers, received 'attention' with dropout in layer {w.layer!r}")
     _, _, heads, size = a.shapes(0)[0]
     groups = a.shapes(1)[0][2]
     rows = w.node("Transpose", q, perm=[0, 2, 1, 3])

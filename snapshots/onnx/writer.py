@@ -62,16 +62,17 @@ class Writer:
         """The initializer of a block, and the tensor that it is of."""
         block = id(tensor.block)
         name, whole = self._owned.get(block, (tensor.name, tensor))
+        if block in self._initializers:
+            return self._initializers[block]
         if any(made[0] == block for made in self._values):
             raise SnapshotError(
                 f"export: wanted operations of autograd, received a view of shape {tensor.shape} that none of them "
                 f"made, in layer {self.layer!r}"
             )
-        if block not in self._initializers:
-            name = self.unique(name or f"{self.layer}/constant".lstrip("/"))
-            self._initializers[block] = name, whole
-            self.held[name] = whole
-        return self._initializers[block]
+        name = self.unique(name or f"{self.layer}/constant".lstrip("/"))
+        self._initializers[block] = name, whole
+        self.held[name] = whole
+        return name, whole
 
     def _part(self, value: Value, whole: Tensor, tensors: Sequence[Tensor]) -> Value:
         """The first elements of an initializer along axes of which a tensor has fewer."""
@@ -212,7 +213,10 @@ class Writer:
 
 def tensor_type(dtype: DType) -> int:
     """ONNX's number of a dtype."""
-    return TensorProto.BFLOAT16 if is_bfloat16(dtype) else helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    try:
+        return TensorProto.BFLOAT16 if is_bfloat16(dtype) else helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    except ValueError:
+        raise SnapshotError(f"export: wanted a dtype that ONNX has, received {dtype}") from None
 
 
 def initializer(name: str, array: Array) -> onnx.TensorProto:

@@ -2,44 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from layer_cases import CASES, Case
-from singa_lite import FeedForwardNet, device, layers, tensor
+from onnx_runs import check
+from singa_lite import FeedForwardNet, device, layers
 from singa_lite.errors import SnapshotError
-
-onnxruntime = pytest.importorskip("onnxruntime", reason="needs the package onnxruntime, to run what was exported")
 
 #: {case: what the error says of it}
 REFUSED: dict[str, str] = {}
-
-
-def run(path: Path, batch: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-    """What ONNX Runtime gives for a batch."""
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    return onnxruntime.InferenceSession(str(path), options).run(None, dict(batch))
-
-
-def predicted(net: FeedForwardNet, batch: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-    """What the net gives; a last layer may have several outputs."""
-    made = net.forward(False, {name: tensor.from_numpy(array, net.device) for name, array in batch.items()})
-    outputs = made.values() if isinstance(made, Mapping) else [made]
-    return [tensor.to_numpy(t) for one in outputs for t in (one if isinstance(one, Sequence) else [one])]
-
-
-def check(net: FeedForwardNet, path: Path, batch: Mapping[str, np.ndarray]) -> None:
-    """What the file gives is what the net predicts, to 1e-5 of the largest value."""
-    for made, right in zip(run(path, batch), predicted(net, batch), strict=True):
-        assert made.shape == right.shape and made.dtype == right.dtype
-        if made.dtype.kind == "f":
-            np.testing.assert_allclose(made, right, rtol=0, atol=1e-5 * max(float(np.abs(right).max(initial=0)), 1e-3))
-        else:
-            np.testing.assert_array_equal(made, right)
 
 
 def net_of(case: Case) -> FeedForwardNet:
@@ -47,7 +21,7 @@ def net_of(case: Case) -> FeedForwardNet:
     cpu = device.cpu()
     net = FeedForwardNet(device=cpu, seed=1)
     layer = case.placed("float32", cpu) if case.placed else case.make()
-    sources = [net.add(layers.Dummy(f"in{i}", input_sample_shape=shape)) if not i else net.add(layers.Dummy(f"in{i}", input_sample_shape=shape), []) for i, shape in enumerate(case.shapes)]
+    sources = [net.add(layers.Dummy(f"in{i}", input_sample_shape=shape), []) for i, shape in enumerate(case.shapes)]
     net.add(layer, sources)
     rng = np.random.default_rng(3)
     for name, value in {**net.parameters(), **net.states()}.items():
