@@ -9,14 +9,16 @@ from singa_lite.autograd.ops.op import Op
 from singa_lite.common.array_types import DType
 from singa_lite.snapshots.onnx.trace import Call
 from singa_lite.snapshots.onnx.writer import Value, Writer
-from singa_lite.tensor import Shape
+from singa_lite.tensor import Shape, Tensor
 
 
 class Applied(NamedTuple):
-    """An operation as it was applied in each trace, the first one's first. inputs: the values in the graph."""
+    """An operation as it was applied in each trace, the first one's first. inputs: the values in the graph, "" for one
+    that is left out.
+    """
 
     calls: Sequence[Call]
-    inputs: Sequence[Value | None]
+    inputs: Sequence[Value]
 
     @property
     def op(self) -> Any:
@@ -27,6 +29,13 @@ class Applied(NamedTuple):
     def settings(self) -> Any:
         """Of the kernel."""
         return self.calls[0].settings
+
+    def tensor(self, index: int) -> Tensor:
+        """An input in the first trace."""
+        found = self.calls[0].inputs[index]
+        if found is None:
+            raise LookupError(f"{self.op}: input {index} was left out")
+        return found
 
     def each(self, read: Callable[[Any], Sequence[int]]) -> list[Sequence[int]]:
         """Some numbers of the operation in each trace."""
@@ -53,17 +62,19 @@ class Applied(NamedTuple):
 
 #: Returns the value of the output, or a list of several.
 Converter = Callable[[Writer, Applied], Value | list[Value]]
-CONVERTERS: dict[str, Converter] = {}
 
 
-def converts(*names: str) -> Callable[[Converter], Converter]:
-    """Enter a function as the converter of these operations."""
+class Table(dict[str, Converter]):
+    """{name of an operation: its converter}."""
 
-    def entered(converter: Converter) -> Converter:
-        CONVERTERS.update(dict.fromkeys(names, converter))
-        return converter
+    def converts(self, *names: str) -> Callable[[Converter], Converter]:
+        """Enter the function below as the converter of these operations."""
 
-    return entered
+        def entered(converter: Converter) -> Converter:
+            self.update(dict.fromkeys(names, converter))
+            return converter
+
+        return entered
 
 
 def name_of(of: Op | str) -> str:

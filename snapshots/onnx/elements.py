@@ -5,8 +5,10 @@ from __future__ import annotations
 from functools import partial
 from math import inf, pi, prod, sqrt
 
-from singa_lite.snapshots.onnx.calls import CONVERTERS, Applied, converts
+from singa_lite.snapshots.onnx.calls import Applied, Table
 from singa_lite.snapshots.onnx.writer import Value, Writer
+
+TABLE = Table()
 
 #: {kernel: operator} that take the same inputs and no settings.
 _SAME = {
@@ -21,42 +23,42 @@ def _same(kind: str, w: Writer, a: Applied) -> Value:
     return w.node(kind, *a.inputs)
 
 
-CONVERTERS.update({name: partial(_same, kind) for name, kind in _SAME.items()})
+TABLE.update({name: partial(_same, kind) for name, kind in _SAME.items()})
 
 
-@converts("leaky_relu")
+@TABLE.converts("leaky_relu")
 def _leaky_relu(w: Writer, a: Applied) -> Value:
     return w.node("LeakyRelu", a.inputs[0], alpha=a.settings["slope"])
 
 
-@converts("elu")
+@TABLE.converts("elu")
 def _elu(w: Writer, a: Applied) -> Value:
     return w.node("Elu", a.inputs[0], alpha=a.settings["alpha"])
 
 
-@converts("relu6")
+@TABLE.converts("relu6")
 def _relu6(w: Writer, a: Applied) -> Value:
     return w.node("Clip", a.inputs[0], w.float(0.0, a.dtype), w.float(6.0, a.dtype))
 
 
-@converts("clip")
+@TABLE.converts("clip")
 def _clip(w: Writer, a: Applied) -> Value:
     low, high = a.settings["low"], a.settings["high"]
-    bounds = [None if abs(bound) == inf else w.float(bound, a.dtype) for bound in (low, high)]
+    bounds = ["" if abs(bound) == inf else w.float(bound, a.dtype) for bound in (low, high)]
     return w.node("Clip", a.inputs[0], *bounds)
 
 
-@converts("softmax")
+@TABLE.converts("softmax")
 def _softmax(w: Writer, a: Applied) -> Value:
     return w.node("Softmax", a.inputs[0], axis=a.settings["axis"])
 
 
-@converts("silu")
+@TABLE.converts("silu")
 def _silu(w: Writer, a: Applied) -> Value:
     return w.node("Mul", a.inputs[0], w.node("Sigmoid", a.inputs[0]))
 
 
-@converts("gelu")
+@TABLE.converts("gelu")
 def _gelu(w: Writer, a: Applied) -> Value:
     """x * (1 + erf(x / sqrt 2)) / 2."""
     x, half = a.inputs[0], w.float(0.5, a.dtype)
@@ -64,7 +66,7 @@ def _gelu(w: Writer, a: Applied) -> Value:
     return w.node("Mul", w.node("Mul", x, half), w.node("Add", erf, w.float(1.0, a.dtype)))
 
 
-@converts("gelu_tanh")
+@TABLE.converts("gelu_tanh")
 def _gelu_tanh(w: Writer, a: Applied) -> Value:
     """x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))) / 2."""
     x = a.inputs[0]
@@ -73,7 +75,7 @@ def _gelu_tanh(w: Writer, a: Applied) -> Value:
     return w.node("Mul", w.node("Mul", x, w.float(0.5, a.dtype)), w.node("Add", bent, w.float(1.0, a.dtype)))
 
 
-@converts("scale")
+@TABLE.converts("scale")
 def _scale(w: Writer, a: Applied) -> Value:
     """alpha * x + beta."""
     alpha, beta, y = a.settings["alpha"], a.settings["beta"], a.inputs[0]
@@ -81,26 +83,30 @@ def _scale(w: Writer, a: Applied) -> Value:
     return y if beta == 0 else w.node("Add", y, w.float(beta, a.dtype))
 
 
-@converts("power")
+@TABLE.converts("power")
 def _power(w: Writer, a: Applied) -> Value:
     exponent = a.settings["exponent"]
     if exponent == 0.5:
         return w.node("Sqrt", a.inputs[0])
-    return w.node("Mul", *a.inputs * 2) if exponent == 2 else w.node("Pow", a.inputs[0], w.float(exponent, a.dtype))
+    return (
+        w.node("Mul", a.inputs[0], a.inputs[0])
+        if exponent == 2
+        else w.node("Pow", a.inputs[0], w.float(exponent, a.dtype))
+    )
 
 
-@converts("Power")
+@TABLE.converts("Power")
 def _any_power(w: Writer, a: Applied) -> Value:
     return w.node("Pow", a.inputs[0], w.float(a.op.exponent, a.dtype))
 
 
-@converts("where")
+@TABLE.converts("where")
 def _where(w: Writer, a: Applied) -> Value:
     chosen, other, condition = a.inputs
     return w.node("Where", condition, chosen, other)
 
 
-@converts("compare")
+@TABLE.converts("compare")
 def _compare(w: Writer, a: Applied) -> Value:
     relation = a.settings["relation"]
     if relation == "not_equal":
@@ -108,51 +114,50 @@ def _compare(w: Writer, a: Applied) -> Value:
     return w.node(_COMPARED[relation], *a.inputs)
 
 
-@converts("differs")
+@TABLE.converts("differs")
 def _differs(w: Writer, a: Applied) -> Value:
     """1 where an id is not the value."""
-    ids = a.calls[0].inputs[0]
-    assert ids is not None
-    same = w.node("Equal", a.inputs[0], w.constant(a.settings["value"], ids.dtype))
+    same = w.node("Equal", a.inputs[0], w.constant(a.settings["value"], a.tensor(0).dtype))
     return w.cast(w.node("Not", same), a.dtype)
 
 
-@converts("fill")
+@TABLE.converts("fill")
 def _fill(w: Writer, a: Applied) -> Value:
     """A new tensor of one number."""
     return w.node("Expand", w.float(a.settings["value"], a.dtype), w.numbers(w.extents(a.results())))
 
 
-@converts("Cast", "_Widened")
+@TABLE.converts("Cast", "_Widened")
 def _cast(w: Writer, a: Applied) -> Value:
-    return w.cast(a.inputs[0] or "", a.dtype)
+    return w.cast(a.inputs[0], a.dtype)
 
 
-@converts("reduce_sum")
+@TABLE.converts("reduce_sum")
 def _reduce_sum(w: Writer, a: Applied) -> Value:
     """alpha * the sum, the mean where alpha divides by the number of elements in each trace."""
     axes, keep = a.op.axes, int(a.op.keepdims)
     counts = [prod(shape[axis] for axis in axes) for shape in a.shapes()]
-    is_mean = all(count > 1 and call.of.alpha == 1 / count for count, call in zip(counts, a.calls, strict=True))
+    alphas = a.each(lambda op: [op.alpha])
+    is_mean = all(count > 1 and alpha == 1 / count for count, (alpha,) in zip(counts, alphas, strict=True))
     if not axes:
-        return a.inputs[0] or ""
+        return a.inputs[0]
     if is_mean:
         return _mean(w, a.inputs[0], axes, keep)
     total = w.node("ReduceSum", a.inputs[0], w.constant(axes), keepdims=keep)
     return total if a.op.alpha == 1 else w.node("Mul", total, w.float(a.op.alpha, a.dtype))
 
 
-def _mean(w: Writer, value: Value | None, axes: tuple[int, ...], keep: int) -> Value:
+def _mean(w: Writer, value: Value, axes: tuple[int, ...], keep: int) -> Value:
     return reduced(w, "ReduceMean", value, axes, keep)
 
 
-@converts("reduce_max", "reduce_min")
+@TABLE.converts("reduce_max", "reduce_min")
 def _extreme(w: Writer, a: Applied) -> Value:
     kind = "ReduceMax" if a.op.kernel == "reduce_max" else "ReduceMin"
-    return reduced(w, kind, a.inputs[0], a.op.axes, int(a.op.keepdims)) if a.op.axes else a.inputs[0] or ""
+    return reduced(w, kind, a.inputs[0], a.op.axes, int(a.op.keepdims)) if a.op.axes else a.inputs[0]
 
 
-def reduced(w: Writer, kind: str, value: Value | None, axes: tuple[int, ...], keep: int) -> Value:
+def reduced(w: Writer, kind: str, value: Value, axes: tuple[int, ...], keep: int) -> Value:
     """ReduceMean, ReduceMax or ReduceMin: axes are an input from opset 18 on."""
     if w.opset < 18:
         return w.node(kind, value, axes=list(axes), keepdims=keep)

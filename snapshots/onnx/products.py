@@ -7,35 +7,38 @@ from typing import Any
 import numpy as np
 
 from singa_lite import autograd
-from singa_lite.autograd.ops.quantized import QuantizedLinear
+from singa_lite.autograd.ops.quantized import QuantizedLinear, columns_of
 from singa_lite.common.errors import SnapshotError
 from singa_lite.kernels.interface.window import Window
-from singa_lite.snapshots.onnx.calls import Applied, converts
+from singa_lite.snapshots.onnx.calls import Applied, Table
 from singa_lite.snapshots.onnx.elements import reduced
+from singa_lite.snapshots.onnx.file import Weight
 from singa_lite.snapshots.onnx.writer import Value, Writer
 from singa_lite.tensor import to_numpy
 
+TABLE = Table()
 
-@converts("Linear")
+
+@TABLE.converts("Linear")
 def _linear(w: Writer, a: Applied) -> Value:
     """x @ weight + bias; the weight transposed where it has one row for each output."""
     x, weight, *bias = a.inputs
     return w.node("Gemm", x, weight, *bias, transB=int(a.op.transposed))
 
 
-@converts("AddBias")
+@TABLE.converts("AddBias")
 def _add_bias(w: Writer, a: Applied) -> Value:
     x, bias = a.inputs
     return w.node("Add", x, along(w, bias, a.op.axis, a.ndim))
 
 
-def along(w: Writer, vector: Value | None, axis: int, ndim: int) -> Value:
+def along(w: Writer, vector: Value, axis: int, ndim: int) -> Value:
     """A vector as one that is broadcast from its axis over those behind it."""
     behind = ndim - 1 - axis
-    return w.node("Unsqueeze", vector, w.constant(range(1, behind + 1))) if behind else vector or ""
+    return w.node("Unsqueeze", vector, w.constant(range(1, behind + 1))) if behind else vector
 
 
-@converts("AdaptedLinear")
+@TABLE.converts("AdaptedLinear")
 def _adapted(w: Writer, a: Applied) -> Value:
     """x @ weight + bias + scale * x @ reduce @ expand."""
     x, weight, bias, reduce, expand, _ = a.inputs
@@ -46,7 +49,7 @@ def _adapted(w: Writer, a: Applied) -> Value:
     return w.node("Add", y, w.node("Mul", added, w.float(a.op.scale, a.dtype)))
 
 
-@converts("AdaptedConv2d")
+@TABLE.converts("AdaptedConv2d")
 def _adapted_conv2d(w: Writer, a: Applied) -> Value:
     """What the convolution gives, plus scale * the same window by reduce, then expand."""
     x, weight, bias, reduce, expand, _ = a.inputs
@@ -56,28 +59,31 @@ def _adapted_conv2d(w: Writer, a: Applied) -> Value:
     return w.node("Add", y, w.node("Mul", w.node("Conv", low, expand), w.float(a.op.scale, a.dtype)))
 
 
-@converts("QuantizedLinear")
+@TABLE.converts("QuantizedLinear")
 def _quantized_linear(w: Writer, a: Applied) -> Value:
     _dequantize(w, a, 1, a.op.format)
     return w.node("Gemm", *a.inputs, transB=1)
 
 
-@converts("quantized_embedding")
+@TABLE.converts("quantized_embedding")
 def _quantized_embedding(w: Writer, a: Applied) -> Value:
     _dequantize(w, a, 1, a.settings["format"])
     return w.node("Gather", a.inputs[1], a.inputs[0])
 
 
-@converts("dequantize")
+@TABLE.converts("dequantize")
 def _numbers(w: Writer, a: Applied) -> Value:
     _dequantize(w, a, 0, a.settings["format"])
-    return a.inputs[0] or ""
+    return a.inputs[0]
 
 
 def _dequantize(w: Writer, a: Applied, index: int, format: str) -> None:
     """Have the file hold an input's numbers in the place of its quantised blocks."""
-    blocks = a.calls[0].inputs[index]
-    w.held[a.inputs[index] or ""] = lambda: to_numpy(autograd.dequantize(blocks, format=format, dtype=w.dtype_of(a.dtype)))
+    blocks = a.tensor(index)
+    shape = blocks.shape[0], columns_of("export", blocks, format)
+    w.weights[a.inputs[index]] = Weight(
+        shape, w.dtype_of(a.dtype), lambda: to_numpy(autograd.dequantize(blocks, format=format, dtype=a.dtype))
+    )
 
 
 def window_of(window: Window, **others: Any) -> dict[str, Any]:
@@ -87,12 +93,12 @@ def window_of(window: Window, **others: Any) -> dict[str, Any]:
     return {"kernel_shape": window.kernel, "pads": [top, left, bottom, right], **steps, **others}
 
 
-@converts("Conv2d")
+@TABLE.converts("Conv2d")
 def _conv2d(w: Writer, a: Applied) -> Value:
     return w.node("Conv", *a.inputs, **window_of(a.settings["window"], group=a.op.groups))
 
 
-@converts("Conv2dTranspose")
+@TABLE.converts("Conv2dTranspose")
 def _conv2d_transpose(w: Writer, a: Applied) -> Value:
     return w.node(
         "ConvTranspose",
@@ -101,12 +107,12 @@ def _conv2d_transpose(w: Writer, a: Applied) -> Value:
     )
 
 
-@converts("max_pool2d")
+@TABLE.converts("max_pool2d")
 def _max_pool2d(w: Writer, a: Applied) -> Value:
     return w.node("MaxPool", a.inputs[0], **window_of(a.op.window))
 
 
-@converts("avg_pool2d")
+@TABLE.converts("avg_pool2d")
 def _avg_pool2d(w: Writer, a: Applied) -> Value:
     attributes = window_of(a.op.window, count_include_pad=int(a.settings["count_pad"]))
     if w.opset < 19:
@@ -114,26 +120,26 @@ def _avg_pool2d(w: Writer, a: Applied) -> Value:
     return w.node("AveragePool", a.inputs[0], **attributes)
 
 
-@converts("UpsampleNearest")
+@TABLE.converts("UpsampleNearest")
 def _upsample(w: Writer, a: Applied) -> Value:
     scales = w.constant([1, 1, *a.op.factor], np.float32)
     modes = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
-    return w.node("Resize", a.inputs[0], None, scales, **modes)
+    return w.node("Resize", a.inputs[0], "", scales, **modes)
 
 
-@converts("BatchNormInference")
+@TABLE.converts("BatchNormInference")
 def _batch_norm(w: Writer, a: Applied) -> Value:
     mean, variance = (w.value([tensor]) for tensor in a.op.running)
     return w.node("BatchNormalization", *a.inputs, mean, variance, epsilon=a.op.epsilon)
 
 
-@converts("layer_norm")
+@TABLE.converts("layer_norm")
 def _layer_norm(w: Writer, a: Applied) -> Value:
     axis = -len(a.shapes(1)[0])
     return w.node("LayerNormalization", *a.inputs, axis=axis, epsilon=a.settings["epsilon"])
 
 
-@converts("rms_norm")
+@TABLE.converts("rms_norm")
 def _rms_norm(w: Writer, a: Applied) -> Value:
     """gamma * x / sqrt(mean of x**2 + epsilon)."""
     x, gamma = a.inputs
@@ -143,7 +149,7 @@ def _rms_norm(w: Writer, a: Applied) -> Value:
     return w.node("Mul", w.node("Div", x, deviation), gamma)
 
 
-@converts("l2_norm")
+@TABLE.converts("l2_norm")
 def _l2_norm(w: Writer, a: Applied) -> Value:
     """x / sqrt(sum of x**2 over the sample + epsilon)."""
     x, axes = a.inputs[0], w.constant(range(1, a.ndim))
@@ -152,7 +158,7 @@ def _l2_norm(w: Writer, a: Applied) -> Value:
     return w.node("Div", x, w.node("Sqrt", w.node("Add", total, epsilon)))
 
 
-@converts("lrn")
+@TABLE.converts("lrn")
 def _lrn(w: Writer, a: Applied) -> Value:
     settings = {name: a.settings[name] for name in ("size", "alpha", "beta")}
     behind = w.constant(range(a.ndim, 4))  # the operator is one of images
@@ -161,7 +167,7 @@ def _lrn(w: Writer, a: Applied) -> Value:
     return w.node("Squeeze", y, behind) if a.ndim < 4 else y
 
 
-@converts("group_norm")
+@TABLE.converts("group_norm")
 def _group_norm(w: Writer, a: Applied) -> Value:
     """Each group of channels as a row that is normalised, then gamma and beta by channel."""
     x, gamma, beta = a.inputs
@@ -176,7 +182,7 @@ def _group_norm(w: Writer, a: Applied) -> Value:
     return w.node("Add", y, along(w, beta, 1, a.ndim))
 
 
-@converts("Attention")
+@TABLE.converts("Attention")
 def _attention(w: Writer, a: Applied) -> Value:
     """softmax(scale * q @ k^T) @ v, head by head; the heads of q in groups, one for each head of k."""
     q, k, v, mask, first = a.inputs
@@ -189,45 +195,43 @@ def _attention(w: Writer, a: Applied) -> Value:
     keys = w.node("Unsqueeze", w.node("Transpose", k, perm=[0, 2, 3, 1]), w.constant([2]))
     scores = w.node("Mul", w.node("MatMul", rows, keys), w.float(a.settings["scale"], a.dtype))
     seen = _seen_keys(w, a, q, k, mask, first)
-    if seen is not None:
+    if seen:
         scores = w.node("Where", seen, scores, w.float(-np.inf, a.dtype))
     weights = w.node("Softmax", scores, axis=-1)
-    if mask is not None or first is not None:  # a row may see no key
+    if mask or first:  # a row may see no key
         weights = w.node("Where", seen, weights, w.float(0.0, a.dtype))
     values = w.node("Unsqueeze", w.node("Transpose", v, perm=[0, 2, 1, 3]), w.constant([2]))
     mixed = w.node("Reshape", w.node("MatMul", weights, values), w.constant([0, heads, -1, size]))
     return w.node("Transpose", mixed, perm=[0, 2, 1, 3])
 
 
-def _seen_keys(
-    w: Writer, a: Applied, q: Value | None, k: Value | None, mask: Value | None, first: Value | None
-) -> Value | None:
-    """Which keys each row sees, of a shape that broadcasts to the scores (n, groups, heads, t, s). None: all."""
+def _seen_keys(w: Writer, a: Applied, q: Value, k: Value, mask: Value, first: Value) -> Value:
+    """Which keys each row sees, of a shape that broadcasts to the scores (n, groups, heads, t, s). "": all."""
     found = []
-    if mask is not None:
+    if mask:
         found.append(w.node("Unsqueeze", w.node("Cast", mask, to=9), w.constant([1, 2, 3])))  # 9: bool
     if a.settings["causal"]:
         row, key = (w.node("Range", *_span(w, x)) for x in (q, k))
         row = w.node("Unsqueeze", row, w.constant([1]))
         found.append(w.node("LessOrEqual", key, row))
-        if first is not None:
+        if first:
             begin = w.node("Unsqueeze", w.node("Cast", first, to=7), w.constant([1, 2, 4]))  # 7: int64
             found.append(w.node("GreaterOrEqual", key, begin))
     if not found:
-        return None
+        return ""
     seen, *others = found
     for other in others:
         seen = w.node("And", seen, other)
     return seen
 
 
-def _span(w: Writer, x: Value | None) -> tuple[Value, Value, Value]:
+def _span(w: Writer, x: Value) -> tuple[Value, Value, Value]:
     """What Range takes for the steps of x (n, time, ...)."""
     count = w.node("Squeeze", w.node("Shape", x, start=1, end=2))
     return w.constant(0), count, w.constant(1)
 
 
-@converts("rotary")
+@TABLE.converts("rotary")
 def _rotary(w: Writer, a: Applied) -> Value:
     """(x0 * cos - x1 * sin, x0 * sin + x1 * cos) of the halves of the last axis."""
     x, table = a.inputs
@@ -242,7 +246,7 @@ def _rotary(w: Writer, a: Applied) -> Value:
     return w.node("Concat", *turned, axis=-1)
 
 
-def _angles(w: Writer, table: Value | None, index: int, behind: int) -> Value:
+def _angles(w: Writer, table: Value, index: int, behind: int) -> Value:
     """Cosines or sines (time, half), with axes of extent 1 between for what lies behind time."""
     part = w.node("Gather", table, w.constant(index), axis=0)
     return w.node("Unsqueeze", part, w.constant(range(1, behind + 1))) if behind else part

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from singa_lite.snapshots.onnx.calls import Applied, converts
+from singa_lite.snapshots.onnx.calls import Applied, Table
 from singa_lite.snapshots.onnx.writer import Value, Writer
+
+TABLE = Table()
 
 #: {kernel: (operator, how its gates stand by the places of ours, states that go on)}
 _KINDS = {
@@ -17,69 +19,65 @@ _KINDS = {
 }
 
 
-@converts("lstm", "gru", "simple_rnn")
+@TABLE.converts("lstm", "gru", "simple_rnn")
 def _recurrent(w: Writer, a: Applied) -> list[Value]:
     """[y, the last states]."""
     kernel = a.op.kernel
     gates, weight, *others = a.inputs
-    others += [None] * (5 - len(a.inputs))
-    bias = others.pop(0) if kernel == "gru" else None
+    others += [""] * (5 - len(a.inputs))
+    bias = others.pop(0) if kernel == "gru" else ""
     count = _KINDS[kernel][2]
     states, mask = others[:count], others[count]
-    if mask is None:
+    if not mask:
         return _node(w, a, gates, weight, bias, states)
     return _scan(w, a, gates, weight, bias, states, mask)
 
 
-def _node(
-    w: Writer, a: Applied, gates: Value | None, weight: Value | None, bias: Value | None, states: list[Value | None]
-) -> list[Value]:
+def _node(w: Writer, a: Applied, gates: Value, weight: Value, bias: Value, states: list[Value]) -> list[Value]:
     kind, order, count = _KINDS[a.op.kernel]
     units = a.shapes(1)[0][0]
     x, into, added = _product_before(w, a, gates)
-    if x is None:  # gates that no product of all steps made
-        x, into, added = gates, w.constant(np.eye(len(order) * units), w.dtype_of(a.dtype)), None
+    if not x:  # gates that no product of all steps made
+        x, into, added = gates, w.constant(np.eye(len(order) * units), w.dtype_of(a.dtype)), ""
     matrices = [_ordered(w, matrix, order) for matrix in (into, weight)]
     biases = _biases(w, a, added, bias, order, units)
-    starts = [None if state is None else w.node("Unsqueeze", state, w.constant([0])) for state in states]
+    starts = ["" if not state else w.node("Unsqueeze", state, w.constant([0])) for state in states]
     attributes = {"hidden_size": units, "direction": "reverse" if a.op.reverse else "forward", **_activations(a)}
     if kind == "GRU":
         attributes["linear_before_reset"] = int(a.settings["reset_after"])
-    y, *last = w.several(kind, 1 + count, x, *matrices, biases, None, *starts, **attributes)
+    y, *last = w.several(kind, 1 + count, x, *matrices, biases, "", *starts, **attributes)
     final = [w.node("Squeeze", state, w.constant([0])) for state in last]
     return [final[0] if a.op.last else w.node("Squeeze", y, w.constant([1])), *final]
 
 
-def _product_before(w: Writer, a: Applied, gates: Value | None) -> tuple[Value | None, Value, Value | None]:
+def _product_before(w: Writer, a: Applied, gates: Value) -> tuple[Value, Value, Value]:
     """What the product of all steps took, which made the gates: x (time, n, features), weight and bias."""
     added = w.made_by(gates, "Add")
     product = w.made_by(added.input[0] if added else gates, "MatMul")
     if not product:
-        return None, "", None
-    return product.input[0], product.input[1], added.input[1] if added else None
+        return "", "", ""
+    return product.input[0], product.input[1], added.input[1] if added else ""
 
 
-def _ordered(w: Writer, matrix: Value | None, order: tuple[int, ...]) -> Value:
+def _ordered(w: Writer, matrix: Value, order: tuple[int, ...]) -> Value:
     """(rows, gates * h) as (1, gates * h, rows), the gates in ONNX's order."""
     return w.node("Unsqueeze", w.node("Transpose", _gates(w, matrix, order, 1), perm=[1, 0]), w.constant([0]))
 
 
-def _gates(w: Writer, value: Value | None, order: tuple[int, ...], axis: int) -> Value:
+def _gates(w: Writer, value: Value, order: tuple[int, ...], axis: int) -> Value:
     if len(order) == 1:
-        return value or ""
+        return value
     options = {"num_outputs": len(order)} if w.opset >= 18 else {}
     pieces = w.several("Split", len(order), value, axis=axis, **options)
     return w.node("Concat", *(pieces[place] for place in order), axis=axis)
 
 
-def _biases(
-    w: Writer, a: Applied, added: Value | None, bias: Value | None, order: tuple[int, ...], units: int
-) -> Value | None:
+def _biases(w: Writer, a: Applied, added: Value, bias: Value, order: tuple[int, ...], units: int) -> Value:
     """(1, 2 * gates * h): of the product of all steps, then of the product with the state."""
-    if added is None and bias is None:
-        return None
+    if not added and not bias:
+        return ""
     zeros = w.constant(np.zeros(len(order) * units), w.dtype_of(a.dtype))
-    both = [zeros if one is None else _gates(w, one, order, 0) for one in (added, bias)]
+    both = [_gates(w, one, order, 0) if one else zeros for one in (added, bias)]
     return w.node("Unsqueeze", w.node("Concat", *both, axis=0), w.constant([0]))
 
 
@@ -95,14 +93,14 @@ def _activations(a: Applied) -> dict[str, Any]:
 def _scan(
     w: Writer,
     a: Applied,
-    gates: Value | None,
-    weight: Value | None,
-    bias: Value | None,
-    states: list[Value | None],
+    gates: Value,
+    weight: Value,
+    bias: Value,
+    states: list[Value],
     mask: Value,
 ) -> list[Value]:
     """A step of the layer for each step of time; a step whose mask is 0 leaves the states."""
-    (t, n, _), h = a.shapes(0)[0], a.shapes(1)[0][0]
+    h = a.shapes(1)[0][0]
     extents = [(call.inputs[0].shape[1], h) for call in a.calls if call.inputs[0] is not None]
     starts = [_first(w, a, state, extents) for state in states]
     steps = w.node("Unsqueeze", w.node("Transpose", w.node("Cast", mask, to=9), perm=[1, 0]), w.constant([2]))  # bool
@@ -114,12 +112,12 @@ def _scan(
         return [*moved, w.node("Identity", moved[0])]
 
     direction = {"scan_input_directions": [1, 1], "scan_output_directions": [1]} if a.op.reverse else {}
-    *final, y = w.scan(body, starts, [gates or "", steps], **direction)
+    *final, y = w.scan(body, starts, [gates, steps], **direction)
     return [final[0] if a.op.last else y, *final]
 
 
-def _first(w: Writer, a: Applied, state: Value | None, extents: list[tuple[int, int]]) -> Value:
-    if state is not None:
+def _first(w: Writer, a: Applied, state: Value, extents: list[tuple[int, int]]) -> Value:
+    if state:
         return state
     return w.node("Expand", w.float(0.0, a.dtype), w.numbers(w.extents(extents)))
 
@@ -136,9 +134,7 @@ def _pieces(w: Writer, value: Value, count: int) -> list[Value]:
     return w.several("Split", count, value, axis=1, **options)
 
 
-def _lstm_cell(
-    w: Writer, a: Applied, gate: Value, weight: Value | None, bias: Value | None, before: list[Value]
-) -> list[Value]:
+def _lstm_cell(w: Writer, a: Applied, gate: Value, weight: Value, bias: Value, before: list[Value]) -> list[Value]:
     """c' = f * c + i * g; h' = o * tanh(c')."""
     hidden, cell = before
     i, f, g, o = _pieces(w, w.node("Add", gate, w.node("MatMul", hidden, weight)), 4)
@@ -147,33 +143,29 @@ def _lstm_cell(
     return [w.node("Mul", _gate(w, a, o), w.node("Tanh", cell)), cell]
 
 
-def _gru_cell(
-    w: Writer, a: Applied, gate: Value, weight: Value | None, bias: Value | None, before: list[Value]
-) -> list[Value]:
+def _gru_cell(w: Writer, a: Applied, gate: Value, weight: Value, bias: Value, before: list[Value]) -> list[Value]:
     """h' = n + z * (h - n)."""
     (hidden,) = before
     given, units = _pieces(w, gate, 3), a.shapes(1)[0][0]
     if a.settings["reset_after"]:
         product = w.node("MatMul", hidden, weight)
-        r, z, n = _pieces(w, product if bias is None else w.node("Add", product, bias), 3)
+        r, z, n = _pieces(w, product if not bias else w.node("Add", product, bias), 3)
         reset, update = (_gate(w, a, w.node("Add", x, y)) for x, y in zip(given, (r, z), strict=False))
         new = w.node("Tanh", w.node("Add", given[2], w.node("Mul", reset, n)))
     else:
         sizes = w.constant([2 * units, units])
         both, last = w.several("Split", 2, weight, sizes, axis=1)
         product = w.node("MatMul", hidden, both)
-        added = [None, None] if bias is None else w.several("Split", 2, bias, sizes, axis=0)
-        r, z = _pieces(w, product if added[0] is None else w.node("Add", product, added[0]), 2)
+        added = ["", ""] if not bias else w.several("Split", 2, bias, sizes, axis=0)
+        r, z = _pieces(w, product if not added[0] else w.node("Add", product, added[0]), 2)
         reset, update = (_gate(w, a, w.node("Add", x, y)) for x, y in zip(given, (r, z), strict=False))
         product = w.node("MatMul", w.node("Mul", reset, hidden), last)
-        product = product if added[1] is None else w.node("Add", product, added[1])
+        product = product if not added[1] else w.node("Add", product, added[1])
         new = w.node("Tanh", w.node("Add", given[2], product))
     return [w.node("Add", new, w.node("Mul", update, w.node("Sub", hidden, new)))]
 
 
-def _rnn_cell(
-    w: Writer, a: Applied, gate: Value, weight: Value | None, bias: Value | None, before: list[Value]
-) -> list[Value]:
+def _rnn_cell(w: Writer, a: Applied, gate: Value, weight: Value, bias: Value, before: list[Value]) -> list[Value]:
     """h' = activation(gates + h @ weight)."""
     kind = {"tanh": "Tanh", "relu": "Relu"}[a.settings["activation"]]
     return [w.node(kind, w.node("Add", gate, w.node("MatMul", before[0], weight)))]

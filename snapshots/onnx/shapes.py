@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from onnx import NodeProto
 
-from singa_lite.snapshots.onnx.calls import Applied, converts
+from singa_lite.snapshots.onnx.calls import Applied, Table
 from singa_lite.snapshots.onnx.writer import TO_END, Value, Writer
 
+TABLE = Table()
 
-@converts("Reshape")
+
+@TABLE.converts("Reshape")
 def _reshape(w: Writer, a: Applied) -> Value:
     """A product of the rows of a tensor, in the tensor's shape again, is one product of the tensor."""
     product = w.made_by(a.inputs[0], "Gemm")
     rows = product and w.made_by(product.input[0], "Reshape")
     if product and rows and [shape[:-1] for shape in w.shapes[rows.output[0]]] == [shape[:-1] for shape in a.results()]:
         return _product(w, rows.input[0], product)
-    y = w.reshaped(a.inputs[0] or "", a.results(), a.shapes())
+    y = w.reshaped(a.inputs[0], a.results(), a.shapes())
     w.shapes[y] = a.shapes()
     return y
 
@@ -29,39 +31,39 @@ def _product(w: Writer, x: Value, gemm: NodeProto) -> Value:
     return w.node("Add", y, *bias) if bias else y
 
 
-@converts("Transpose")
+@TABLE.converts("Transpose")
 def _transpose(w: Writer, a: Applied) -> Value:
     return w.node("Transpose", a.inputs[0], perm=list(a.op.axes))
 
 
-@converts("Identity")
+@TABLE.converts("Identity")
 def _identity(w: Writer, a: Applied) -> Value:
-    return a.inputs[0] or ""
+    return a.inputs[0]
 
 
-@converts("Split")
+@TABLE.converts("Split")
 def _split(w: Writer, a: Applied) -> list[Value]:
     axis = a.op.axis
     lengths = [[t.shape[axis] for t in call.outputs] for call in a.calls]
     if len(lengths[0]) == 1:
-        return [a.inputs[0] or ""]
+        return [a.inputs[0]]
     return w.several("Split", len(lengths[0]), a.inputs[0], w.numbers(w.extents(lengths)), axis=axis)
 
 
-@converts("Concat")
+@TABLE.converts("Concat")
 def _concat(w: Writer, a: Applied) -> Value:
     return w.node("Concat", *a.inputs, axis=a.op.axis)
 
 
-@converts("Slice")
+@TABLE.converts("Slice")
 def _slice(w: Writer, a: Applied) -> Value:
     spans, whole = a.op.spans, a.shapes()[0]
     axes = [axis for axis, span in enumerate(spans) if (span.start, span.extent, span.step) != (0, whole[axis], 1)]
     if not axes:
-        return a.inputs[0] or ""
+        return a.inputs[0]
     starts = w.extents(a.each(lambda op: [op.spans[axis].start for axis in axes]))
     stops = w.extents(a.each(lambda op: [_stop(op.spans[axis]) for axis in axes]))
-    return w.sliced(a.inputs[0] or "", axes, w.numbers(starts), w.numbers(stops), [spans[axis].step for axis in axes])
+    return w.sliced(a.inputs[0], axes, w.numbers(starts), w.numbers(stops), [spans[axis].step for axis in axes])
 
 
 def _stop(span: tuple[int, int, int]) -> int:
@@ -69,31 +71,30 @@ def _stop(span: tuple[int, int, int]) -> int:
     return start + (extent - 1) * step + 1 if extent else start
 
 
-@converts("flip")
+@TABLE.converts("flip")
 def _flip(w: Writer, a: Applied) -> Value:
     axes = list(a.settings["axes"])
     starts, ends = w.constant([-1] * len(axes)), w.constant([-TO_END] * len(axes))
-    return w.sliced(a.inputs[0] or "", axes, starts, ends, [-1] * len(axes))
+    return w.sliced(a.inputs[0], axes, starts, ends, [-1] * len(axes))
 
 
-@converts("Pad")
+@TABLE.converts("Pad")
 def _pad(w: Writer, a: Applied) -> Value:
     margins = a.op.margins
     pads = [before for before, _ in margins] + [behind for _, behind in margins]
     return w.node("Pad", a.inputs[0], w.constant(pads))
 
 
-@converts("copy")
+@TABLE.converts("copy")
 def _copy(w: Writer, a: Applied) -> Value:
     """The same elements, broadcast."""
     if a.shapes() == a.results():
-        return a.inputs[0] or ""
+        return a.inputs[0]
     return w.node("Expand", a.inputs[0], w.numbers(w.extents(a.results())))
 
 
-@converts("Embedding")
+@TABLE.converts("Embedding")
 def _embedding(w: Writer, a: Applied) -> Value:
     ids, weight = a.inputs
     rows = w.node("Gather", weight, ids)
-    table = a.calls[0].inputs[1]
-    return rows if table is None or table.dtype == a.dtype else w.cast(rows, a.dtype)
+    return rows if a.tensor(1).dtype == a.dtype else w.cast(rows, a.dtype)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
-from singa_lite.common.array_types import Array, DType
+from singa_lite.common.array_types import DType
 from singa_lite.common.checks import is_bfloat16
 from singa_lite.common.errors import SnapshotError
+from singa_lite.snapshots.onnx.file import Weight
 from singa_lite.snapshots.onnx.trace import Extent, Place, Trace, extent, place_of
-from singa_lite.tensor import Shape, Tensor
+from singa_lite.snapshots.onnx.types import tensor_type
+from singa_lite.tensor import Shape, Tensor, to_numpy
 
 #: The name of a value of the graph.
 Value = str
@@ -30,15 +33,15 @@ class Writer:
         self.opset, self.traces, self.dtype = opset, traces, dtype
         self.sizes = [trace.sizes for trace in traces]
         self.nodes: list[onnx.NodeProto] = []
-        #: {name: what the file holds, or what makes it}
-        self.held: dict[str, Tensor | Array | Callable[[], Array]] = {}
+        self.weights: dict[str, Weight] = {}
+        self.constants: dict[str, onnx.TensorProto] = {}
         self.layer = ""
         #: {value that a Reshape made: the shapes before in each trace}
         self.shapes: dict[Value, list[Shape]] = {}
         self._owned = {id(tensor.block): (name, tensor) for name, tensor in owned.items()}
         self._values: dict[Place, Value] = {}
         self._initializers: dict[int, tuple[Value, Tensor]] = {}
-        self._constants: dict[tuple[str, str, tuple[int, ...], bytes], Value] = {}
+        self._constants: dict[tuple[str, Shape, bytes], Value] = {}
         self._used: dict[str, int] = {}
         self._makers: dict[Value, onnx.NodeProto] = {}
 
@@ -71,7 +74,7 @@ class Writer:
             )
         name = self.unique(name or f"{self.layer}/constant".lstrip("/"))
         self._initializers[block] = name, whole
-        self.held[name] = whole
+        self.weights[name] = Weight(whole.shape, self.dtype_of(whole.dtype), partial(to_numpy, whole))
         return name, whole
 
     def _part(self, value: Value, whole: Tensor, tensors: Sequence[Tensor]) -> Value:
@@ -88,13 +91,13 @@ class Writer:
         ends = self.numbers(self.extents([[shape[axis] for axis in axes] for shape in shapes]))
         return self.sliced(value, axes, self.constant([0] * len(axes)), ends, [1] * len(axes))
 
-    def constant(self, array: Any, dtype: Any = np.int64, like: str = "constant") -> Value:
+    def constant(self, array: Any, dtype: Any = np.int64) -> Value:
         """An initializer with these numbers; equal ones are one."""
         found = np.asarray(array, dtype)
-        key = like, found.dtype.str, found.shape, found.tobytes()
+        key = str(found.dtype), found.shape, found.tobytes()
         if key not in self._constants:
-            self._constants[key] = name = self.unique(like)
-            self.held[name] = found
+            self._constants[key] = name = self.unique("constant")
+            self.constants[name] = numpy_helper.from_array(found, name)
         return self._constants[key]
 
     def float(self, number: float, dtype: DType) -> Value:
@@ -108,24 +111,24 @@ class Writer:
 
     # ---- nodes
 
-    def node(self, kind: str, *inputs: Value | None, **attributes: Any) -> Value:
-        """The output of a new node. None: an optional input that is left out."""
+    def node(self, kind: str, *inputs: Value, **attributes: Any) -> Value:
+        """The output of a new node. "": an optional input that is left out."""
         return self.several(kind, 1, *inputs, **attributes)[0]
 
-    def several(self, kind: str, count: int, *inputs: Value | None, **attributes: Any) -> list[Value]:
+    def several(self, kind: str, count: int, *inputs: Value, **attributes: Any) -> list[Value]:
         """All outputs of a new node."""
         name = self.unique(f"{self.layer}/{kind}".lstrip("/"))
         outputs = [name] if count == 1 else [f"{name}:{index}" for index in range(count)]
-        given = [value or "" for value in inputs]
+        given = list(inputs)
         while given and not given[-1]:
             given.pop()
         self.nodes.append(helper.make_node(kind, given, outputs, name, **attributes))
         self._makers.update(dict.fromkeys(outputs, self.nodes[-1]))
         return outputs
 
-    def made_by(self, value: Value | None, kind: str) -> onnx.NodeProto | None:
+    def made_by(self, value: Value, kind: str) -> onnx.NodeProto | None:
         """The node of this kind that made a value; None where another one did, or none."""
-        found = self._makers.get(value or "")
+        found = self._makers.get(value)
         return found if found is not None and found.op_type == kind else None
 
     def scan(
@@ -138,8 +141,8 @@ class Writer:
         outside, self.nodes = self.nodes, []
         given = [self.unique(f"{self.layer}/step") for _ in (*states, *inputs)]
         results = body(*given)
-        infos = [[helper.make_value_info(name, onnx.TypeProto()) for name in names] for names in (given, results)]
-        graph = helper.make_graph(self.nodes, "step", *infos)
+        taken, made = ([helper.make_value_info(n, onnx.TypeProto()) for n in names] for names in (given, results))
+        graph = helper.make_graph(self.nodes, "step", taken, made)
         self.nodes = outside
         return self.several(
             "Scan", len(results), *states, *inputs, body=graph, num_scan_inputs=len(inputs), **attributes
@@ -209,16 +212,3 @@ class Writer:
     def sliced(self, value: Value, axes: Sequence[int], starts: Value, ends: Value, steps: Sequence[int]) -> Value:
         """Elements of the value along axes."""
         return self.node("Slice", value, starts, ends, self.constant(list(axes)), self.constant(list(steps)))
-
-
-def tensor_type(dtype: DType) -> int:
-    """ONNX's number of a dtype."""
-    try:
-        return TensorProto.BFLOAT16 if is_bfloat16(dtype) else helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-    except ValueError:
-        raise SnapshotError(f"export: wanted a dtype that ONNX has, received {dtype}") from None
-
-
-def initializer(name: str, array: Array) -> onnx.TensorProto:
-    """The numbers as ONNX holds them within the file."""
-    return numpy_helper.from_array(np.asarray(array, order="C"), name)

@@ -24,7 +24,7 @@ def net_of(case: Case) -> FeedForwardNet:
     sources = [net.add(layers.Dummy(f"in{i}", input_sample_shape=shape), []) for i, shape in enumerate(case.shapes)]
     net.add(layer, sources)
     rng = np.random.default_rng(3)
-    for name, value in {**net.parameters(), **net.states()}.items():
+    for value in (*net.parameters().values(), *net.states().values()):
         if value.dtype.kind == "f":
             value.copy_from_numpy(rng.uniform(0.3, 1.5, value.shape))
     for name, frozen in layer.frozen.items():
@@ -41,7 +41,9 @@ def batches_of(net: FeedForwardNet) -> list[dict[str, np.ndarray]]:
         for name, shape in net.input_shapes().items():
             extents = (count, *(shape if not fewer or net.refusing(name) else (shape[0] - 1, *shape[1:])))
             of_ids = name in ids
-            batch[name] = rng.integers(0, min(ids[name], 9), extents) if of_ids else rng.uniform(-2, 2, extents).astype("f4")
+            batch[name] = (
+                rng.integers(0, min(ids[name], 9), extents) if of_ids else rng.uniform(-2, 2, extents).astype("f4")
+            )
         made.append(batch)
     return made
 

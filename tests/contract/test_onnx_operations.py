@@ -19,7 +19,12 @@ REFUSED = {
     **dict.fromkeys(("linear:with an adapter that drops", "conv2d:with an adapter that drops"), "draw_key"),
     **{"batch_norm_inference": "", "batch_norm:processes": "SyncedBatchNorm", "batch_norm": "BatchNorm"},
     **{"softmax_cross_entropy": "SoftmaxCrossEntropy", "sigmoid_cross_entropy": "sigmoid_cross_entropy"},
-    **{"attention:dropout": "dropout", "cast": "longdouble|float128", "squared_error": "squared_error", "huber": "huber"},
+    **{
+        "attention:dropout": "dropout",
+        "cast": "longdouble|float128",
+        "squared_error": "squared_error",
+        "huber": "huber",
+    },
 }
 
 

@@ -1,0 +1,106 @@
+"""The bytes of an ONNX file, written one weight at a time: weights follow the graph, or lie in a file beside it.
+
+A model is a message of protocol buffers, whose fields have a number, a length and bytes. So a graph's weights can be
+written behind its other fields where all lengths are known before.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from io import FileIO
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from singa_lite.common.array_types import Array, DType
+from singa_lite.common.atomic import replacing, write_all
+from singa_lite.snapshots.onnx.types import tensor_type
+from singa_lite.tensor import Shape
+
+#: Bytes of weights above which they go to a file of their own: a message has less than 2 GiB.
+MOST_WITHIN = 1 << 30
+#: Where a weight begins in that file.
+ALIGNMENT = 4096
+#: Field numbers of ModelProto.graph, GraphProto.initializer and TensorProto.raw_data.
+GRAPH, INITIALIZER, RAW_DATA = 7, 5, 9
+
+
+class Weight(NamedTuple):
+    """Numbers that a file holds, and what makes them."""
+
+    shape: Shape
+    dtype: DType
+    fetch: Callable[[], Array]
+
+    @property
+    def nbytes(self) -> int:
+        """Of the numbers in the file."""
+        return prod(self.shape) * self.dtype.itemsize
+
+    def data(self) -> memoryview:
+        """Their bytes, in C order."""
+        array = np.asarray(self.fetch().astype(self.dtype, copy=False), order="C")
+        return array.reshape(-1).view(np.uint8).data
+
+
+def check(model: onnx.ModelProto, weights: Mapping[str, Weight]) -> None:
+    """onnx.checker's errors of the model, with full inference of shapes. The weights stand as inputs there."""
+    checked = onnx.ModelProto()
+    checked.CopyFrom(model)
+    checked.graph.input.extend(
+        helper.make_tensor_value_info(name, tensor_type(weight.dtype), weight.shape) for name, weight in weights.items()
+    )
+    onnx.checker.check_model(checked, full_check=True)
+
+
+def write(path: str | os.PathLike[str], model: onnx.ModelProto, weights: Mapping[str, Weight]) -> None:
+    """The whole new file, or the old one; the file of weights, "net.onnx.data", comes first where there is one."""
+    if sum(weight.nbytes for weight in weights.values()) > MOST_WITHIN:
+        _write_beside(f"{os.fspath(path)}.data", model, weights)
+        weights = {}
+    headers = {name: _header(name, weight) for name, weight in weights.items()}
+    sizes = [len(_field(RAW_DATA, w.nbytes)) + w.nbytes + len(headers[name]) for name, w in weights.items()]
+    graph = model.graph.SerializeToString()
+    model.ClearField("graph")
+    whole = len(graph) + sum(len(_field(INITIALIZER, size)) + size for size in sizes)
+    with replacing(path) as file:
+        write_all(file, model.SerializeToString() + _field(GRAPH, whole) + graph)
+        for (name, weight), size in zip(weights.items(), sizes, strict=True):
+            write_all(file, _field(INITIALIZER, size) + headers[name] + _field(RAW_DATA, weight.nbytes))
+            write_all(file, weight.data())
+
+
+def _header(name: str, weight: Weight) -> bytes:
+    """A tensor's message without its numbers."""
+    return bytes(TensorProto(name=name, data_type=tensor_type(weight.dtype), dims=weight.shape).SerializeToString())
+
+
+def _field(number: int, length: int) -> bytes:
+    """What stands before a field of that many bytes."""
+    made = bytearray([number << 3 | 2])
+    while length > 127:
+        made.append(length & 127 | 128)
+        length >>= 7
+    return bytes([*made, length])
+
+
+def _write_beside(path: str, model: onnx.ModelProto, weights: Mapping[str, Weight]) -> None:
+    """The weights in a file of their own, and in the model where they are."""
+    with replacing(path) as file:
+        for name, weight in weights.items():
+            start = _aligned(file)
+            write_all(file, weight.data())
+            tensor = model.graph.initializer.add(name=name, data_type=tensor_type(weight.dtype), dims=weight.shape)
+            tensor.data_location = TensorProto.EXTERNAL
+            entries = {"location": os.path.basename(path), "offset": start, "length": weight.nbytes}
+            for key, value in entries.items():
+                tensor.external_data.add(key=key, value=str(value))
+
+
+def _aligned(file: FileIO) -> int:
+    write_all(file, bytes(-file.tell() % ALIGNMENT))
+    return file.tell()
