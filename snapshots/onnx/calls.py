@@ -77,6 +77,11 @@ class Table(dict[str, Converter]):
         return entered
 
 
+def label_of(of: Op | str) -> str:
+    """The name of an operation in errors."""
+    return of if isinstance(of, str) else of.label
+
+
 def name_of(of: Op | str) -> str:
     """The name by which an operation's converter is found: its kernel's, or its class's."""
     return of if isinstance(of, str) else getattr(of, "kernel", type(of).__name__)

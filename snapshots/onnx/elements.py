@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from math import inf, pi, prod, sqrt
 
+import numpy as np
+
 from singa_lite.snapshots.onnx.calls import Applied, Table
 from singa_lite.snapshots.onnx.writer import Value, Writer
 
@@ -16,11 +18,13 @@ _SAME = {
     **{"exp": "Exp", "log": "Log", "add": "Add", "subtract": "Sub", "multiply": "Mul", "divide": "Div"},
     **{"matmul": "MatMul", "maximum": "Max", "minimum": "Min", "PRelu": "PRelu"},
 }
+#: {operator of numbers: that of masks}
+_OF_MASKS = {"Max": "Or", "Min": "And", "Mul": "And"}
 _COMPARED = {"equal": "Equal", "less": "Less", "less_equal": "LessOrEqual"}
 
 
 def _same(kind: str, w: Writer, a: Applied) -> Value:
-    return w.node(kind, *a.inputs)
+    return w.node(_OF_MASKS[kind] if a.dtype == np.bool_ else kind, *a.inputs)
 
 
 TABLE.update({name: partial(_same, kind) for name, kind in _SAME.items()})

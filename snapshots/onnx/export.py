@@ -13,7 +13,7 @@ from singa_lite.common.array_types import DType
 from singa_lite.common.checks import is_bfloat16, is_int
 from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.onnx import elements, products, recurrent, shapes
-from singa_lite.snapshots.onnx.calls import Applied, name_of
+from singa_lite.snapshots.onnx.calls import Applied, label_of, name_of
 from singa_lite.snapshots.onnx.file import check, write
 from singa_lite.snapshots.onnx.trace import Call, Trace, symbols_of, traces
 from singa_lite.snapshots.onnx.types import tensor_type
@@ -72,7 +72,7 @@ def _convert_call(writer: Writer, calls: tuple[Call, ...]) -> None:
     converter = CONVERTERS.get(name_of(call.of))
     if converter is None:
         raise SnapshotError(
-            f"export: wanted operations that ONNX has, received {name_of(call.of)!r} in layer {call.layer!r}"
+            f"export: wanted operations that ONNX has, received {label_of(call.of)!r} in layer {call.layer!r}"
         )
     values = [
         writer.value(tensors) if tensors[0] is not None else ""

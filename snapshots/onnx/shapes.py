@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from onnx import NodeProto
 
+from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.onnx.calls import Applied, Table
 from singa_lite.snapshots.onnx.writer import TO_END, Value, Writer
 
@@ -91,6 +94,24 @@ def _copy(w: Writer, a: Applied) -> Value:
     if a.shapes() == a.results():
         return a.inputs[0]
     return w.node("Expand", a.inputs[0], w.numbers(w.extents(a.results())))
+
+
+@TABLE.converts("_FunctionCall")
+def _own_function(w: Writer, a: Applied) -> list[Value]:
+    """By the class of the user's, where it says how."""
+
+    def node(kind: str, *inputs: Value, outputs: int = 1, **attributes: Any) -> Value | list[Value]:
+        made = w.several(kind, outputs, *inputs, **attributes)
+        return made[0] if outputs == 1 else made
+
+    try:
+        made = a.op.function.onnx(node, *a.inputs)
+    except NotImplementedError:
+        raise SnapshotError(
+            f"export: wanted an autograd.Function with a method onnx, received {a.op.label!r} without one in layer "
+            f"{w.layer!r}"
+        ) from None
+    return [made] if isinstance(made, str) else list(made)
 
 
 @TABLE.converts("Embedding")

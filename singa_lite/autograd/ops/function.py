@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from typing import Any, ClassVar, cast
 
@@ -75,6 +75,14 @@ class Function(Versioned):
         """Write the outputs."""
         raise NotImplementedError
 
+    def onnx(self, node: Callable[..., Any], *inputs: str) -> Any:
+        """The output as a value of an ONNX graph, or a tuple of several, for `net.export`.
+
+        inputs: names of values. node(operator, *inputs, outputs=1, **attributes): adds a node; the name of its output,
+        a list of several.
+        """
+        raise NotImplementedError
+
     def __call__(self, *inputs: Tensor) -> Any:
         """The output, or a tuple of several, in the order in which `makes` names them."""
         name = type(self).__qualname__
@@ -111,9 +119,14 @@ def _stated(of: type[Function]) -> tuple[Statement, Kernels]:
 class _FunctionCall(Op):
     """One call of a Function."""
 
+    @property
+    def label(self) -> str:
+        """The class of the user's."""
+        return self._statement.name
+
     def __init__(self, function: Function, statement: Statement, kernels: Kernels, made: CallTensors) -> None:
         self._owner = function  # whose scratch for the step it is
-        self._function = copy(function)  # its settings may change behind this call
+        self.function = copy(function)  # its settings may change behind this call
         self._statement, self._kernels, self._made = statement, kernels, made
         self._tensors: dict[str, Tensor] = {}  # what derivatives read
         self._inputs: tuple[tuple[Form, tuple[int, ...]], ...] = ()
@@ -156,7 +169,7 @@ class _FunctionCall(Op):
 
     def _run(self, kernel: OwnKernel, tensors: Mapping[str, Tensor]) -> None:
         signature = kernel.signature
-        method = getattr(self._function, kernel.method)
+        method = getattr(self.function, kernel.method)
         begins = kernel.method == "forward"  # each run of it starts as the first one did, whatever that has counted
         checked = self.device.pool.checked
         call = FunctionCall(method, signature.tensors, kernel.writes, kernel.scratch, checked, begins)

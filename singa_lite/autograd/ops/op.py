@@ -55,6 +55,11 @@ def is_taping() -> bool:
     return not _untaped.get()
 
 
+def is_looked_at() -> bool:
+    """Whether somebody looks at each operation: its result is then made by as few of them as there can be."""
+    return applying.get() is not None
+
+
 class Edge(NamedTuple):
     """The origin of an input: output number `index` of the op `node`, or the parameter itself."""
 
