@@ -43,6 +43,8 @@ NCCL13 = ["nvidia-nccl-cu13>=2.27.7,<3"]
 DATA = ["pillow>=10.3", "pandas>=2.2", "pyarrow>=16"]
 #: Files of language models: blocks of quantised weights, tokenizers, chat templates.
 LM = ["gguf>=0.17", "tokenizers>=0.21", "jinja2>=3.1.5"]
+#: What net.export writes by.
+ONNX = ["onnx>=1.18"]
 #: The loops in C, relative to this file.
 LOOPS = Path("singa_lite", "kernels", "loop_kernels")
 #: Instruction sets, by the names that Linux and GCC give them.
@@ -199,10 +201,13 @@ setup(
             "setuptools>=77",
             *DATA,
             *LM,
+            *ONNX,
+            "onnxruntime>=1.22",
             ONEDNN,
         ],
         "report": ["plotly>=6"],
         "certificate": ["scipy>=1.13"],
+        "onnx": ONNX,
         "data": DATA,
         "lm": LM,
         "tensorboard": ["tensorboard>=2.18"],

@@ -5,6 +5,7 @@
 `plan BASE --length N --lora RANK`: the same of a language model in a GGUF file, a folder, or a config.json alone.
 `finetune BASE DATA.jsonl --out FOLDER`: trains adapters of a language model; a killed run goes on from its checkpoint.
 `chat BASE --adapter FOLDER`: answers to a question, or to each line of the input.
+`export NET FILE.onnx`: a net's predictions for other programs.
 `tune MODULE:FUNCTION`, `tune --net NAME`: measures in which way kernels do a net's calls fastest, and keeps that.
 
 Exit status: 0, also where something is missing or a setting is wrong, which the lines of `info` say; 1 where two
@@ -17,26 +18,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import platform
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import singa_lite
-from singa_lite.common import machine, threads
-from singa_lite.common.errors import DeviceError
 from singa_lite.common.terminal import escape_streams
-from singa_lite.device import cuda_libraries
-from singa_lite.kernels.choice import cpu_kernels, find_onednn
-from singa_lite.kernels.loop_kernels.library import find as find_loops
-from singa_lite.kernels.onednn_kernels.library.library import load
-from singa_lite.kernels.tuning_file import path, read_tuning
-
-Fact = tuple[str, str]
 
 #: The exit status where the reader of a pipe has closed it.
 _UNREAD = 128 + 13
@@ -71,6 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _add_plan(commands.add_parser("plan", help="the memory that a net takes, by its plan; nothing runs"))
     _add_finetune(commands.add_parser("finetune", help="train adapters of a language model within a memory budget"))
     _add_chat(commands.add_parser("chat", help="ask a language model, perhaps with an adapter"))
+    _add_export(commands.add_parser("export", help="write a net's predictions as an ONNX file"))
     _add_tune(commands.add_parser("tune", help="measure in which way kernels do a net's calls fastest, and keep that"))
     options, rest = parser.parse_known_args(arguments)
     if options.command == "chat" and not options.question and len(rest) == 1 and not rest[0].startswith("-"):
@@ -82,7 +71,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if options.command in _COMMANDS:
         return _COMMANDS[options.command](options)
-    for name, value in facts():
+    from singa_lite.commands.info import facts
+
+    for name, value in facts(singa_lite.__version__):
         print(f"{name:<16}  {value}")
     return 0
 
@@ -246,92 +237,29 @@ def _tune(options: argparse.Namespace) -> int:
     return _printed("tune", lambda: tuned(*made))
 
 
-def facts() -> Iterator[Fact]:
-    """What `info` prints: names and values."""
-    yield "singa_lite", f"{singa_lite.__version__}, {Path(singa_lite.__file__).parent}"
-    yield "Python", f"{platform.python_version()}, {platform.platform()}"
-    yield "NumPy", np.__version__
-    yield "BLAS", _or_error(_blas)
-    yield "oneDNN", _or_error(_onednn)
-    yield "loops", _or_error(_loops)
-    yield "kernels", _or_error(_kernels)
-    yield "tuning", _or_error(_tuning)
-    yield "threads", _or_error(_threads)
-    yield "processor", machine.processor()
-    yield "instruction sets", " ".join(machine.instruction_sets()) or "unknown"
-    yield "bfloat16", _or_error(_bfloat16)
-    yield "memory", _memory()
-    yield from cuda_libraries.library_rows()
+def _add_export(parser: argparse.ArgumentParser) -> None:
+    net = "a file of net.save; a GGUF file or a folder of Hugging Face's; or MODULE:FUNCTION, which returns a net"
+    parser.add_argument("net", metavar="NET", help=net)
+    parser.add_argument("path", metavar="FILE.onnx")
+    parser.add_argument("--opset", type=int, default=21, help="version of ONNX's operators, default 21")
+    parser.add_argument("--dtype", default="", metavar="NAME", help="of all floats: float32, float16 or bfloat16")
+    parser.add_argument("--length", type=int, default=0, help="most ids of a language model's sample")
 
 
-def _or_error(value: Callable[[], str]) -> str:
-    try:
-        return value()
-    except (DeviceError, ValueError) as error:
-        return f"error: {error}"
+def _export(options: argparse.Namespace) -> int:
+    from singa_lite.commands.export import ExportRequest, exported
+
+    return _printed("export", lambda: exported(ExportRequest(**_request_options(options))))
 
 
-def _blas() -> str:
-    """NumPy's, or whatever is loaded."""
-    threads.start()
-    libraries = [library.info() for library in threads.blas()]
-    lines = (
-        f"{one['internal_api']} {one['version']}, kernels for {one.get('architecture', 'unknown')}, "
-        f"threads {one['num_threads']}, {one['filepath']}"
-        for one in libraries
-    )
-    return "; ".join(lines) or "unknown"
-
-
-def _onednn() -> str:
-    found = find_onednn()
-    if isinstance(found, str):
-        return f"none: {found}"
-    library = load()
-    return f"{library.version}, {library.path}"
-
-
-def _loops() -> str:
-    """For which processors they were compiled, or why there are none."""
-    found = find_loops()
-    return f"none: {found or 'SINGA_LITE_LOOPS=off'}" if isinstance(found, str) else found.level
-
-
-def _kernels() -> str:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the line above says why
-        return cpu_kernels().name
-
-
-def _bfloat16() -> str:
-    """Whether the kernels in use compute in it, what the processor has for it, and what it costs without."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # another line says why
-        kernels = cpu_kernels()
-    has = " ".join(name for name in machine.instruction_sets() if "bf16" in name) or "none of AVX512-BF16 and AMX"
-    if kernels.has_bfloat16:
-        return f"by the processor ({has})"
-    return f"over converted copies in float32 (processor: {has}): half the activations' bytes, no less time"
-
-
-def _tuning() -> str:
-    """By which table kernels choose among several ways to do a call."""
-    if isinstance(find_onednn(), str):
-        return "none, as oneDNN's kernels alone have several ways"
-    from singa_lite.kernels.onednn_kernels.filter_gradient import FILTER_GRADIENTS
-
-    return read_tuning(FILTER_GRADIENTS.library(), path()).told
-
-
-def _threads() -> str:
-    return f"{threads.threads()}, on {machine.cores()} cores"
-
-
-def _memory() -> str:
-    return ", ".join(f"{nbytes / 2**30:.1f} GiB {name}" for name, nbytes in machine.memory().items()) or "unknown"
-
-
-_COMMANDS = {"snapshot": _snapshot, "plan": _plan, "finetune": _finetune, "chat": _chat, "tune": _tune}
+_COMMANDS = {
+    "export": _export,
+    "snapshot": _snapshot,
+    "plan": _plan,
+    "finetune": _finetune,
+    "chat": _chat,
+    "tune": _tune,
+}
 
 if __name__ == "__main__":
     sys.exit(run())

@@ -90,11 +90,12 @@ LIBRARIES = {
     "h5py": ("snapshots.hdf5_writer", "snapshots.formats.native", "snapshots.formats.keras"),
     "cupy": ("kernels.cuda_kernels",),
     "jinja2": ("snapshots.language.sandbox",),
+    "onnx": ("snapshots.onnx",),
     "sklearn": ("sklearn",),
 }
 
 SLOW_LIBRARIES = (
-    *("cupy", "gguf", "h5py", "jinja2", "matplotlib", "plotly", "scipy", "sklearn", "tokenizers", "torch"),
+    *("cupy", "gguf", "h5py", "jinja2", "matplotlib", "onnx", "plotly", "scipy", "sklearn", "tokenizers", "torch"),
     "tqdm",
 )
 IMPORT_SECONDS = 0.3

@@ -11,6 +11,7 @@ import pytest
 import singa_lite
 from in_process import start
 from singa_lite import __main__ as program
+from singa_lite.commands.info import facts
 from singa_lite import device
 from singa_lite.kernels.choice import find_onednn
 
@@ -44,7 +45,7 @@ def test_the_library_its_version_and_its_path(capsys):
         pytest.skip(f"{find_onednn()}; pip install onednn-cpu-gomp")
     from singa_lite.kernels.onednn_kernels.library.library import load
 
-    told = dict(program.facts())
+    told = dict(facts("0"))
     assert told["oneDNN"] == f"{load().version}, {load().path}"
     assert told["oneDNN"].startswith("3.")
     assert told["kernels"] == device.cpu().kernels.name

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from singa_lite import autograd
-from singa_lite.autograd.ops.op import is_looked_at, is_taping
+from singa_lite.autograd.ops.op import is_traced, is_taping
 from singa_lite.autograd.ops.shape import piece
 from singa_lite.common.errors import GraphError, ShapeError
 from singa_lite.layer import initializer
@@ -231,7 +231,7 @@ class RecurrentLayer(Layer):
     ) -> tuple[Tensor, list[Tensor]]:
         """y of one direction, and its last states. Where nothing is kept, gates exist for some steps at a time."""
         time, n = extents
-        size = time if is_taping() or is_looked_at() else min(max(_ROWS // n, 1), time)
+        size = time if is_taping() or is_traced() else min(max(_ROWS // n, 1), time)
         parts: list[Tensor] = []
         for start, stop in _cuts(time, size, reverse):
             whole = stop - start == time

@@ -12,7 +12,7 @@ from singa_lite.snapshots.onnx.writer import Value, Writer
 from singa_lite.tensor import Shape, Tensor
 
 
-class Applied(NamedTuple):
+class TracedCall(NamedTuple):
     """An operation as it was applied in each trace, the first one's first. inputs: the values in the graph, "" for one
     that is left out.
     """
@@ -37,7 +37,7 @@ class Applied(NamedTuple):
             raise LookupError(f"{self.op}: input {index} was left out")
         return found
 
-    def each(self, read: Callable[[Any], Sequence[int]]) -> list[Sequence[int]]:
+    def traced_numbers(self, read: Callable[[Any], Sequence[int]]) -> list[Sequence[int]]:
         """Some numbers of the operation in each trace."""
         return [read(call.of) for call in self.calls]
 
@@ -61,7 +61,7 @@ class Applied(NamedTuple):
 
 
 #: Returns the value of the output, or a list of several.
-Converter = Callable[[Writer, Applied], Value | list[Value]]
+Converter = Callable[[Writer, TracedCall], Value | list[Value]]
 
 
 class Table(dict[str, Converter]):

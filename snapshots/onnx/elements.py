@@ -7,13 +7,13 @@ from math import inf, pi, prod, sqrt
 
 import numpy as np
 
-from singa_lite.snapshots.onnx.calls import Applied, Table
+from singa_lite.snapshots.onnx.calls import Table, TracedCall
 from singa_lite.snapshots.onnx.writer import Value, Writer
 
 TABLE = Table()
 
 #: {kernel: operator} that take the same inputs and no settings.
-_SAME = {
+_OPERATORS = {
     **{"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "softplus": "Softplus", "absolute": "Abs"},
     **{"exp": "Exp", "log": "Log", "add": "Add", "subtract": "Sub", "multiply": "Mul", "divide": "Div"},
     **{"matmul": "MatMul", "maximum": "Max", "minimum": "Min", "PRelu": "PRelu"},
@@ -23,47 +23,47 @@ _OF_MASKS = {"Max": "Or", "Min": "And", "Mul": "And"}
 _COMPARED = {"equal": "Equal", "less": "Less", "less_equal": "LessOrEqual"}
 
 
-def _same(kind: str, w: Writer, a: Applied) -> Value:
+def _operator(kind: str, w: Writer, a: TracedCall) -> Value:
     return w.node(_OF_MASKS[kind] if a.dtype == np.bool_ else kind, *a.inputs)
 
 
-TABLE.update({name: partial(_same, kind) for name, kind in _SAME.items()})
+TABLE.update({name: partial(_operator, kind) for name, kind in _OPERATORS.items()})
 
 
 @TABLE.converts("leaky_relu")
-def _leaky_relu(w: Writer, a: Applied) -> Value:
+def _leaky_relu(w: Writer, a: TracedCall) -> Value:
     return w.node("LeakyRelu", a.inputs[0], alpha=a.settings["slope"])
 
 
 @TABLE.converts("elu")
-def _elu(w: Writer, a: Applied) -> Value:
+def _elu(w: Writer, a: TracedCall) -> Value:
     return w.node("Elu", a.inputs[0], alpha=a.settings["alpha"])
 
 
 @TABLE.converts("relu6")
-def _relu6(w: Writer, a: Applied) -> Value:
+def _relu6(w: Writer, a: TracedCall) -> Value:
     return w.node("Clip", a.inputs[0], w.float(0.0, a.dtype), w.float(6.0, a.dtype))
 
 
 @TABLE.converts("clip")
-def _clip(w: Writer, a: Applied) -> Value:
+def _clip(w: Writer, a: TracedCall) -> Value:
     low, high = a.settings["low"], a.settings["high"]
     bounds = ["" if abs(bound) == inf else w.float(bound, a.dtype) for bound in (low, high)]
     return w.node("Clip", a.inputs[0], *bounds)
 
 
 @TABLE.converts("softmax")
-def _softmax(w: Writer, a: Applied) -> Value:
+def _softmax(w: Writer, a: TracedCall) -> Value:
     return w.node("Softmax", a.inputs[0], axis=a.settings["axis"])
 
 
 @TABLE.converts("silu")
-def _silu(w: Writer, a: Applied) -> Value:
+def _silu(w: Writer, a: TracedCall) -> Value:
     return w.node("Mul", a.inputs[0], w.node("Sigmoid", a.inputs[0]))
 
 
 @TABLE.converts("gelu")
-def _gelu(w: Writer, a: Applied) -> Value:
+def _gelu(w: Writer, a: TracedCall) -> Value:
     """x * (1 + erf(x / sqrt 2)) / 2."""
     x, half = a.inputs[0], w.float(0.5, a.dtype)
     erf = w.node("Erf", w.node("Mul", x, w.float(sqrt(0.5), a.dtype)))
@@ -71,7 +71,7 @@ def _gelu(w: Writer, a: Applied) -> Value:
 
 
 @TABLE.converts("gelu_tanh")
-def _gelu_tanh(w: Writer, a: Applied) -> Value:
+def _gelu_tanh(w: Writer, a: TracedCall) -> Value:
     """x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))) / 2."""
     x = a.inputs[0]
     cube = w.node("Mul", w.node("Mul", w.node("Mul", x, x), x), w.float(0.044715, a.dtype))
@@ -80,7 +80,7 @@ def _gelu_tanh(w: Writer, a: Applied) -> Value:
 
 
 @TABLE.converts("scale")
-def _scale(w: Writer, a: Applied) -> Value:
+def _scale(w: Writer, a: TracedCall) -> Value:
     """alpha * x + beta."""
     alpha, beta, y = a.settings["alpha"], a.settings["beta"], a.inputs[0]
     y = y if alpha == 1 else w.node("Mul", y, w.float(alpha, a.dtype))
@@ -88,7 +88,7 @@ def _scale(w: Writer, a: Applied) -> Value:
 
 
 @TABLE.converts("power")
-def _power(w: Writer, a: Applied) -> Value:
+def _power(w: Writer, a: TracedCall) -> Value:
     exponent = a.settings["exponent"]
     if exponent == 0.5:
         return w.node("Sqrt", a.inputs[0])
@@ -100,18 +100,18 @@ def _power(w: Writer, a: Applied) -> Value:
 
 
 @TABLE.converts("Power")
-def _any_power(w: Writer, a: Applied) -> Value:
+def _any_power(w: Writer, a: TracedCall) -> Value:
     return w.node("Pow", a.inputs[0], w.float(a.op.exponent, a.dtype))
 
 
 @TABLE.converts("where")
-def _where(w: Writer, a: Applied) -> Value:
+def _choose(w: Writer, a: TracedCall) -> Value:
     chosen, other, condition = a.inputs
     return w.node("Where", condition, chosen, other)
 
 
 @TABLE.converts("compare")
-def _compare(w: Writer, a: Applied) -> Value:
+def _compare(w: Writer, a: TracedCall) -> Value:
     relation = a.settings["relation"]
     if relation == "not_equal":
         return w.node("Not", w.node("Equal", *a.inputs))
@@ -119,29 +119,29 @@ def _compare(w: Writer, a: Applied) -> Value:
 
 
 @TABLE.converts("differs")
-def _differs(w: Writer, a: Applied) -> Value:
+def _differs(w: Writer, a: TracedCall) -> Value:
     """1 where an id is not the value."""
     same = w.node("Equal", a.inputs[0], w.constant(a.settings["value"], a.tensor(0).dtype))
     return w.cast(w.node("Not", same), a.dtype)
 
 
 @TABLE.converts("fill")
-def _fill(w: Writer, a: Applied) -> Value:
+def _fill(w: Writer, a: TracedCall) -> Value:
     """A new tensor of one number."""
     return w.node("Expand", w.float(a.settings["value"], a.dtype), w.numbers(w.extents(a.results())))
 
 
 @TABLE.converts("Cast", "_Widened")
-def _cast(w: Writer, a: Applied) -> Value:
+def _cast(w: Writer, a: TracedCall) -> Value:
     return w.cast(a.inputs[0], a.dtype)
 
 
 @TABLE.converts("reduce_sum")
-def _reduce_sum(w: Writer, a: Applied) -> Value:
+def _reduce_sum(w: Writer, a: TracedCall) -> Value:
     """alpha * the sum, the mean where alpha divides by the number of elements in each trace."""
     axes, keep = a.op.axes, int(a.op.keepdims)
     counts = [prod(shape[axis] for axis in axes) for shape in a.shapes()]
-    alphas = a.each(lambda op: [op.alpha])
+    alphas = a.traced_numbers(lambda op: [op.alpha])
     is_mean = all(count > 1 and alpha == 1 / count for count, (alpha,) in zip(counts, alphas, strict=True))
     if not axes:
         return a.inputs[0]
@@ -156,7 +156,7 @@ def _mean(w: Writer, value: Value, axes: tuple[int, ...], keep: int) -> Value:
 
 
 @TABLE.converts("reduce_max", "reduce_min")
-def _extreme(w: Writer, a: Applied) -> Value:
+def _extreme(w: Writer, a: TracedCall) -> Value:
     kind = "ReduceMax" if a.op.kernel == "reduce_max" else "ReduceMin"
     return reduced(w, kind, a.inputs[0], a.op.axes, int(a.op.keepdims)) if a.op.axes else a.inputs[0]
 

@@ -13,7 +13,7 @@ from singa_lite.common.array_types import DType
 from singa_lite.common.checks import is_bfloat16, is_int
 from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.onnx import elements, products, recurrent, shapes
-from singa_lite.snapshots.onnx.calls import Applied, label_of, name_of
+from singa_lite.snapshots.onnx.calls import TracedCall, label_of, name_of
 from singa_lite.snapshots.onnx.file import check, write
 from singa_lite.snapshots.onnx.trace import Call, Trace, symbols_of, traces
 from singa_lite.snapshots.onnx.types import tensor_type
@@ -78,7 +78,7 @@ def _convert_call(writer: Writer, calls: tuple[Call, ...]) -> None:
         writer.value(tensors) if tensors[0] is not None else ""
         for tensors in zip(*(c.inputs for c in calls), strict=True)
     ]
-    made = converter(writer, Applied(calls, values))
+    made = converter(writer, TracedCall(calls, values))
     for tensor, value in zip(call.outputs, made if isinstance(made, list) else [made], strict=False):
         writer.bind(tensor, value)
 
@@ -100,7 +100,7 @@ def _model(net: TrainedNet, writer: Writer, found: Sequence[Trace]) -> onnx.Mode
         )
         for name, tensor in trace.outputs.items()
     ]
-    graph = helper.make_graph(_needed(writer.nodes, [info.name for info in outputs]), "net", inputs, outputs)
+    graph = helper.make_graph(_live_nodes(writer.nodes, [info.name for info in outputs]), "net", inputs, outputs)
     return helper.make_model(
         graph,
         opset_imports=[helper.make_opsetid("", writer.opset)],
@@ -118,7 +118,7 @@ def _shape(writer: Writer, tensors: Sequence[Tensor]) -> list[int | str | None]:
     ]
 
 
-def _needed(nodes: list[onnx.NodeProto], outputs: list[str]) -> list[onnx.NodeProto]:
+def _live_nodes(nodes: list[onnx.NodeProto], outputs: list[str]) -> list[onnx.NodeProto]:
     wanted, kept = set(outputs), []
     for node in reversed(nodes):
         if wanted.intersection(node.output):

@@ -10,7 +10,7 @@ from singa_lite import autograd
 from singa_lite.autograd.ops.quantized import QuantizedLinear, columns_of
 from singa_lite.common.errors import SnapshotError
 from singa_lite.kernels.interface.window import Window
-from singa_lite.snapshots.onnx.calls import Applied, Table
+from singa_lite.snapshots.onnx.calls import Table, TracedCall
 from singa_lite.snapshots.onnx.elements import reduced
 from singa_lite.snapshots.onnx.file import Weight
 from singa_lite.snapshots.onnx.writer import Value, Writer
@@ -20,26 +20,26 @@ TABLE = Table()
 
 
 @TABLE.converts("Linear")
-def _linear(w: Writer, a: Applied) -> Value:
+def _linear(w: Writer, a: TracedCall) -> Value:
     """x @ weight + bias; the weight transposed where it has one row for each output."""
     x, weight, *bias = a.inputs
     return w.node("Gemm", x, weight, *bias, transB=int(a.op.transposed))
 
 
 @TABLE.converts("AddBias")
-def _add_bias(w: Writer, a: Applied) -> Value:
+def _add_bias(w: Writer, a: TracedCall) -> Value:
     x, bias = a.inputs
-    return w.node("Add", x, along(w, bias, a.op.axis, a.ndim))
+    return w.node("Add", x, broadcast_vector(w, bias, a.op.axis, a.ndim))
 
 
-def along(w: Writer, vector: Value, axis: int, ndim: int) -> Value:
+def broadcast_vector(w: Writer, vector: Value, axis: int, ndim: int) -> Value:
     """A vector as one that is broadcast from its axis over those behind it."""
     behind = ndim - 1 - axis
     return w.node("Unsqueeze", vector, w.constant(range(1, behind + 1))) if behind else vector
 
 
 @TABLE.converts("AdaptedLinear")
-def _adapted(w: Writer, a: Applied) -> Value:
+def _adapted(w: Writer, a: TracedCall) -> Value:
     """x @ weight + bias + scale * x @ reduce @ expand."""
     x, weight, bias, reduce, expand, _ = a.inputs
     if isinstance(a.op.base, QuantizedLinear):
@@ -50,7 +50,7 @@ def _adapted(w: Writer, a: Applied) -> Value:
 
 
 @TABLE.converts("AdaptedConv2d")
-def _adapted_conv2d(w: Writer, a: Applied) -> Value:
+def _adapted_conv2d(w: Writer, a: TracedCall) -> Value:
     """What the convolution gives, plus scale * the same window by reduce, then expand."""
     x, weight, bias, reduce, expand, _ = a.inputs
     base = a.op.base
@@ -60,24 +60,24 @@ def _adapted_conv2d(w: Writer, a: Applied) -> Value:
 
 
 @TABLE.converts("QuantizedLinear")
-def _quantized_linear(w: Writer, a: Applied) -> Value:
+def _quantized_linear(w: Writer, a: TracedCall) -> Value:
     _dequantize(w, a, 1, a.op.format)
     return w.node("Gemm", *a.inputs, transB=1)
 
 
 @TABLE.converts("quantized_embedding")
-def _quantized_embedding(w: Writer, a: Applied) -> Value:
+def _quantized_embedding(w: Writer, a: TracedCall) -> Value:
     _dequantize(w, a, 1, a.settings["format"])
     return w.node("Gather", a.inputs[1], a.inputs[0])
 
 
 @TABLE.converts("dequantize")
-def _numbers(w: Writer, a: Applied) -> Value:
+def _numbers(w: Writer, a: TracedCall) -> Value:
     _dequantize(w, a, 0, a.settings["format"])
     return a.inputs[0]
 
 
-def _dequantize(w: Writer, a: Applied, index: int, format: str) -> None:
+def _dequantize(w: Writer, a: TracedCall, index: int, format: str) -> None:
     """Have the file hold an input's numbers in the place of its quantised blocks."""
     blocks = a.tensor(index)
     shape = blocks.shape[0], columns_of("export", blocks, format)
@@ -94,12 +94,12 @@ def window_of(window: Window, **others: Any) -> dict[str, Any]:
 
 
 @TABLE.converts("Conv2d")
-def _conv2d(w: Writer, a: Applied) -> Value:
+def _conv2d(w: Writer, a: TracedCall) -> Value:
     return w.node("Conv", *a.inputs, **window_of(a.settings["window"], group=a.op.groups))
 
 
 @TABLE.converts("Conv2dTranspose")
-def _conv2d_transpose(w: Writer, a: Applied) -> Value:
+def _conv2d_transpose(w: Writer, a: TracedCall) -> Value:
     return w.node(
         "ConvTranspose",
         *a.inputs,
@@ -108,12 +108,12 @@ def _conv2d_transpose(w: Writer, a: Applied) -> Value:
 
 
 @TABLE.converts("max_pool2d")
-def _max_pool2d(w: Writer, a: Applied) -> Value:
+def _max_pool2d(w: Writer, a: TracedCall) -> Value:
     return w.node("MaxPool", a.inputs[0], **window_of(a.op.window))
 
 
 @TABLE.converts("avg_pool2d")
-def _avg_pool2d(w: Writer, a: Applied) -> Value:
+def _avg_pool2d(w: Writer, a: TracedCall) -> Value:
     attributes = window_of(a.op.window, count_include_pad=int(a.settings["count_pad"]))
     if w.opset < 19:
         del attributes["dilations"]  # all 1 there
@@ -121,26 +121,26 @@ def _avg_pool2d(w: Writer, a: Applied) -> Value:
 
 
 @TABLE.converts("UpsampleNearest")
-def _upsample(w: Writer, a: Applied) -> Value:
+def _upsample(w: Writer, a: TracedCall) -> Value:
     scales = w.constant([1, 1, *a.op.factor], np.float32)
     modes = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
     return w.node("Resize", a.inputs[0], "", scales, **modes)
 
 
 @TABLE.converts("BatchNormInference")
-def _batch_norm(w: Writer, a: Applied) -> Value:
+def _batch_norm(w: Writer, a: TracedCall) -> Value:
     mean, variance = (w.value([tensor]) for tensor in a.op.running)
     return w.node("BatchNormalization", *a.inputs, mean, variance, epsilon=a.op.epsilon)
 
 
 @TABLE.converts("layer_norm")
-def _layer_norm(w: Writer, a: Applied) -> Value:
+def _layer_norm(w: Writer, a: TracedCall) -> Value:
     axis = -len(a.shapes(1)[0])
     return w.node("LayerNormalization", *a.inputs, axis=axis, epsilon=a.settings["epsilon"])
 
 
 @TABLE.converts("rms_norm")
-def _rms_norm(w: Writer, a: Applied) -> Value:
+def _rms_norm(w: Writer, a: TracedCall) -> Value:
     """gamma * x / sqrt(mean of x**2 + epsilon)."""
     x, gamma = a.inputs
     axes = tuple(range(-len(a.shapes(1)[0]), 0))
@@ -150,7 +150,7 @@ def _rms_norm(w: Writer, a: Applied) -> Value:
 
 
 @TABLE.converts("l2_norm")
-def _l2_norm(w: Writer, a: Applied) -> Value:
+def _l2_norm(w: Writer, a: TracedCall) -> Value:
     """x / sqrt(sum of x**2 over the sample + epsilon)."""
     x, axes = a.inputs[0], w.constant(range(1, a.ndim))
     total = w.node("ReduceSum", w.node("Mul", x, x), axes, keepdims=1)
@@ -159,7 +159,7 @@ def _l2_norm(w: Writer, a: Applied) -> Value:
 
 
 @TABLE.converts("lrn")
-def _lrn(w: Writer, a: Applied) -> Value:
+def _lrn(w: Writer, a: TracedCall) -> Value:
     settings = {name: a.settings[name] for name in ("size", "alpha", "beta")}
     behind = w.constant(range(a.ndim, 4))  # the operator is one of images
     x = w.node("Unsqueeze", a.inputs[0], behind) if a.ndim < 4 else a.inputs[0]
@@ -168,7 +168,7 @@ def _lrn(w: Writer, a: Applied) -> Value:
 
 
 @TABLE.converts("group_norm")
-def _group_norm(w: Writer, a: Applied) -> Value:
+def _group_norm(w: Writer, a: TracedCall) -> Value:
     """Each group of channels as a row that is normalised, then gamma and beta by channel."""
     x, gamma, beta = a.inputs
     _, groups = a.op.parts
@@ -178,12 +178,12 @@ def _group_norm(w: Writer, a: Applied) -> Value:
     variance = reduced(w, "ReduceMean", w.node("Mul", centred, centred), (-1,), 1)
     deviation = w.node("Sqrt", w.node("Add", variance, w.float(a.settings["epsilon"], a.dtype)))
     y = w.node("Reshape", w.node("Div", centred, deviation), w.node("Shape", x))
-    y = w.node("Mul", y, along(w, gamma, 1, a.ndim))
-    return w.node("Add", y, along(w, beta, 1, a.ndim))
+    y = w.node("Mul", y, broadcast_vector(w, gamma, 1, a.ndim))
+    return w.node("Add", y, broadcast_vector(w, beta, 1, a.ndim))
 
 
 @TABLE.converts("Attention")
-def _attention(w: Writer, a: Applied) -> Value:
+def _attention(w: Writer, a: TracedCall) -> Value:
     """softmax(scale * q @ k^T) @ v, head by head; the heads of q in groups, one for each head of k."""
     q, k, v, mask, first = a.inputs
     if a.op.state is not None:
@@ -205,7 +205,7 @@ def _attention(w: Writer, a: Applied) -> Value:
     return w.node("Transpose", mixed, perm=[0, 2, 1, 3])
 
 
-def _seen_keys(w: Writer, a: Applied, q: Value, k: Value, mask: Value, first: Value) -> Value:
+def _seen_keys(w: Writer, a: TracedCall, q: Value, k: Value, mask: Value, first: Value) -> Value:
     """Which keys each row sees, of a shape that broadcasts to the scores (n, groups, heads, t, s). "": all."""
     found = []
     if mask:
@@ -232,13 +232,13 @@ def _span(w: Writer, x: Value) -> tuple[Value, Value, Value]:
 
 
 @TABLE.converts("rotary")
-def _rotary(w: Writer, a: Applied) -> Value:
+def _rotary(w: Writer, a: TracedCall) -> Value:
     """(x0 * cos - x1 * sin, x0 * sin + x1 * cos) of the halves of the last axis."""
     x, table = a.inputs
     axis, ndim = a.settings["axis"], a.ndim
     cos, sin = (_angles(w, table, index, ndim - 2 - axis) for index in (0, 1))
     half = a.shapes()[0][-1] // 2
-    x0, x1 = w.several("Split", 2, x, w.constant([half, half]), axis=-1)
+    x0, x1 = w.multi_output_node("Split", 2, x, w.constant([half, half]), axis=-1)
     turned = [
         w.node("Sub", w.node("Mul", x0, cos), w.node("Mul", x1, sin)),
         w.node("Add", w.node("Mul", x0, sin), w.node("Mul", x1, cos)),

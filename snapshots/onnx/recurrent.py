@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from singa_lite.snapshots.onnx.calls import Applied, Table
+from singa_lite.snapshots.onnx.calls import Table, TracedCall
 from singa_lite.snapshots.onnx.writer import Value, Writer
 
 TABLE = Table()
@@ -20,7 +20,7 @@ _KINDS = {
 
 
 @TABLE.converts("lstm", "gru", "simple_rnn")
-def _recurrent(w: Writer, a: Applied) -> list[Value]:
+def _recurrent(w: Writer, a: TracedCall) -> list[Value]:
     """[y, the last states]."""
     kernel = a.op.kernel
     gates, weight, *others = a.inputs
@@ -33,7 +33,7 @@ def _recurrent(w: Writer, a: Applied) -> list[Value]:
     return _scan(w, a, gates, weight, bias, states, mask)
 
 
-def _node(w: Writer, a: Applied, gates: Value, weight: Value, bias: Value, states: list[Value]) -> list[Value]:
+def _node(w: Writer, a: TracedCall, gates: Value, weight: Value, bias: Value, states: list[Value]) -> list[Value]:
     kind, order, count = _KINDS[a.op.kernel]
     units = a.shapes(1)[0][0]
     x, into, added = _product_before(w, a, gates)
@@ -45,15 +45,15 @@ def _node(w: Writer, a: Applied, gates: Value, weight: Value, bias: Value, state
     attributes = {"hidden_size": units, "direction": "reverse" if a.op.reverse else "forward", **_activations(a)}
     if kind == "GRU":
         attributes["linear_before_reset"] = int(a.settings["reset_after"])
-    y, *last = w.several(kind, 1 + count, x, *matrices, biases, "", *starts, **attributes)
+    y, *last = w.multi_output_node(kind, 1 + count, x, *matrices, biases, "", *starts, **attributes)
     final = [w.node("Squeeze", state, w.constant([0])) for state in last]
     return [final[0] if a.op.last else w.node("Squeeze", y, w.constant([1])), *final]
 
 
-def _product_before(w: Writer, a: Applied, gates: Value) -> tuple[Value, Value, Value]:
+def _product_before(w: Writer, a: TracedCall, gates: Value) -> tuple[Value, Value, Value]:
     """What the product of all steps took, which made the gates: x (time, n, features), weight and bias."""
-    added = w.made_by(gates, "Add")
-    product = w.made_by(added.input[0] if added else gates, "MatMul")
+    added = w.maker(gates, "Add")
+    product = w.maker(added.input[0] if added else gates, "MatMul")
     if not product:
         return "", "", ""
     return product.input[0], product.input[1], added.input[1] if added else ""
@@ -68,11 +68,11 @@ def _gates(w: Writer, value: Value, order: tuple[int, ...], axis: int) -> Value:
     if len(order) == 1:
         return value
     options = {"num_outputs": len(order)} if w.opset >= 18 else {}
-    pieces = w.several("Split", len(order), value, axis=axis, **options)
+    pieces = w.multi_output_node("Split", len(order), value, axis=axis, **options)
     return w.node("Concat", *(pieces[place] for place in order), axis=axis)
 
 
-def _biases(w: Writer, a: Applied, added: Value, bias: Value, order: tuple[int, ...], units: int) -> Value:
+def _biases(w: Writer, a: TracedCall, added: Value, bias: Value, order: tuple[int, ...], units: int) -> Value:
     """(1, 2 * gates * h): of the product of all steps, then of the product with the state."""
     if not added and not bias:
         return ""
@@ -81,7 +81,7 @@ def _biases(w: Writer, a: Applied, added: Value, bias: Value, order: tuple[int, 
     return w.node("Unsqueeze", w.node("Concat", *both, axis=0), w.constant([0]))
 
 
-def _activations(a: Applied) -> dict[str, Any]:
+def _activations(a: TracedCall) -> dict[str, Any]:
     if a.op.kernel == "simple_rnn":
         return {"activations": [{"tanh": "Tanh", "relu": "Relu"}[a.settings["activation"]]]}
     if a.settings["recurrent_activation"] == "sigmoid":
@@ -92,7 +92,7 @@ def _activations(a: Applied) -> dict[str, Any]:
 
 def _scan(
     w: Writer,
-    a: Applied,
+    a: TracedCall,
     gates: Value,
     weight: Value,
     bias: Value,
@@ -116,13 +116,13 @@ def _scan(
     return [final[0] if a.op.last else y, *final]
 
 
-def _first(w: Writer, a: Applied, state: Value, extents: list[tuple[int, int]]) -> Value:
+def _first(w: Writer, a: TracedCall, state: Value, extents: list[tuple[int, int]]) -> Value:
     if state:
         return state
     return w.node("Expand", w.float(0.0, a.dtype), w.numbers(w.extents(extents)))
 
 
-def _gate(w: Writer, a: Applied, value: Value) -> Value:
+def _gate(w: Writer, a: TracedCall, value: Value) -> Value:
     """The activation of a gate."""
     if a.settings["recurrent_activation"] == "sigmoid":
         return w.node("Sigmoid", value)
@@ -131,10 +131,10 @@ def _gate(w: Writer, a: Applied, value: Value) -> Value:
 
 def _pieces(w: Writer, value: Value, count: int) -> list[Value]:
     options = {"num_outputs": count} if w.opset >= 18 else {}
-    return w.several("Split", count, value, axis=1, **options)
+    return w.multi_output_node("Split", count, value, axis=1, **options)
 
 
-def _lstm_cell(w: Writer, a: Applied, gate: Value, weight: Value, bias: Value, before: list[Value]) -> list[Value]:
+def _lstm_cell(w: Writer, a: TracedCall, gate: Value, weight: Value, bias: Value, before: list[Value]) -> list[Value]:
     """c' = f * c + i * g; h' = o * tanh(c')."""
     hidden, cell = before
     i, f, g, o = _pieces(w, w.node("Add", gate, w.node("MatMul", hidden, weight)), 4)
@@ -143,7 +143,7 @@ def _lstm_cell(w: Writer, a: Applied, gate: Value, weight: Value, bias: Value, b
     return [w.node("Mul", _gate(w, a, o), w.node("Tanh", cell)), cell]
 
 
-def _gru_cell(w: Writer, a: Applied, gate: Value, weight: Value, bias: Value, before: list[Value]) -> list[Value]:
+def _gru_cell(w: Writer, a: TracedCall, gate: Value, weight: Value, bias: Value, before: list[Value]) -> list[Value]:
     """h' = n + z * (h - n)."""
     (hidden,) = before
     given, units = _pieces(w, gate, 3), a.shapes(1)[0][0]
@@ -154,9 +154,9 @@ def _gru_cell(w: Writer, a: Applied, gate: Value, weight: Value, bias: Value, be
         new = w.node("Tanh", w.node("Add", given[2], w.node("Mul", reset, n)))
     else:
         sizes = w.constant([2 * units, units])
-        both, last = w.several("Split", 2, weight, sizes, axis=1)
+        both, last = w.multi_output_node("Split", 2, weight, sizes, axis=1)
         product = w.node("MatMul", hidden, both)
-        added = ["", ""] if not bias else w.several("Split", 2, bias, sizes, axis=0)
+        added = ["", ""] if not bias else w.multi_output_node("Split", 2, bias, sizes, axis=0)
         r, z = _pieces(w, product if not added[0] else w.node("Add", product, added[0]), 2)
         reset, update = (_gate(w, a, w.node("Add", x, y)) for x, y in zip(given, (r, z), strict=False))
         product = w.node("MatMul", w.node("Mul", reset, hidden), last)
@@ -165,7 +165,7 @@ def _gru_cell(w: Writer, a: Applied, gate: Value, weight: Value, bias: Value, be
     return [w.node("Add", new, w.node("Mul", update, w.node("Sub", hidden, new)))]
 
 
-def _rnn_cell(w: Writer, a: Applied, gate: Value, weight: Value, bias: Value, before: list[Value]) -> list[Value]:
+def _rnn_cell(w: Writer, a: TracedCall, gate: Value, weight: Value, bias: Value, before: list[Value]) -> list[Value]:
     """h' = activation(gates + h @ weight)."""
     kind = {"tanh": "Tanh", "relu": "Relu"}[a.settings["activation"]]
     return [w.node(kind, w.node("Add", gate, w.node("MatMul", before[0], weight)))]

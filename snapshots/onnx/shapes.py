@@ -7,17 +7,17 @@ from typing import Any
 from onnx import NodeProto
 
 from singa_lite.common.errors import SnapshotError
-from singa_lite.snapshots.onnx.calls import Applied, Table
+from singa_lite.snapshots.onnx.calls import Table, TracedCall
 from singa_lite.snapshots.onnx.writer import TO_END, Value, Writer
 
 TABLE = Table()
 
 
 @TABLE.converts("Reshape")
-def _reshape(w: Writer, a: Applied) -> Value:
+def _reshape(w: Writer, a: TracedCall) -> Value:
     """A product of the rows of a tensor, in the tensor's shape again, is one product of the tensor."""
-    product = w.made_by(a.inputs[0], "Gemm")
-    rows = product and w.made_by(product.input[0], "Reshape")
+    product = w.maker(a.inputs[0], "Gemm")
+    rows = product and w.maker(product.input[0], "Reshape")
     if product and rows and [shape[:-1] for shape in w.shapes[rows.output[0]]] == [shape[:-1] for shape in a.results()]:
         return _product(w, rows.input[0], product)
     y = w.reshaped(a.inputs[0], a.results(), a.shapes())
@@ -35,37 +35,37 @@ def _product(w: Writer, x: Value, gemm: NodeProto) -> Value:
 
 
 @TABLE.converts("Transpose")
-def _transpose(w: Writer, a: Applied) -> Value:
+def _transpose(w: Writer, a: TracedCall) -> Value:
     return w.node("Transpose", a.inputs[0], perm=list(a.op.axes))
 
 
 @TABLE.converts("Identity")
-def _identity(w: Writer, a: Applied) -> Value:
+def _identity(w: Writer, a: TracedCall) -> Value:
     return a.inputs[0]
 
 
 @TABLE.converts("Split")
-def _split(w: Writer, a: Applied) -> list[Value]:
+def _split(w: Writer, a: TracedCall) -> list[Value]:
     axis = a.op.axis
     lengths = [[t.shape[axis] for t in call.outputs] for call in a.calls]
     if len(lengths[0]) == 1:
         return [a.inputs[0]]
-    return w.several("Split", len(lengths[0]), a.inputs[0], w.numbers(w.extents(lengths)), axis=axis)
+    return w.multi_output_node("Split", len(lengths[0]), a.inputs[0], w.numbers(w.extents(lengths)), axis=axis)
 
 
 @TABLE.converts("Concat")
-def _concat(w: Writer, a: Applied) -> Value:
+def _concat(w: Writer, a: TracedCall) -> Value:
     return w.node("Concat", *a.inputs, axis=a.op.axis)
 
 
 @TABLE.converts("Slice")
-def _slice(w: Writer, a: Applied) -> Value:
+def _slice(w: Writer, a: TracedCall) -> Value:
     spans, whole = a.op.spans, a.shapes()[0]
     axes = [axis for axis, span in enumerate(spans) if (span.start, span.extent, span.step) != (0, whole[axis], 1)]
     if not axes:
         return a.inputs[0]
-    starts = w.extents(a.each(lambda op: [op.spans[axis].start for axis in axes]))
-    stops = w.extents(a.each(lambda op: [_stop(op.spans[axis]) for axis in axes]))
+    starts = w.extents(a.traced_numbers(lambda op: [op.spans[axis].start for axis in axes]))
+    stops = w.extents(a.traced_numbers(lambda op: [_stop(op.spans[axis]) for axis in axes]))
     return w.sliced(a.inputs[0], axes, w.numbers(starts), w.numbers(stops), [spans[axis].step for axis in axes])
 
 
@@ -75,21 +75,21 @@ def _stop(span: tuple[int, int, int]) -> int:
 
 
 @TABLE.converts("flip")
-def _flip(w: Writer, a: Applied) -> Value:
+def _flip(w: Writer, a: TracedCall) -> Value:
     axes = list(a.settings["axes"])
     starts, ends = w.constant([-1] * len(axes)), w.constant([-TO_END] * len(axes))
     return w.sliced(a.inputs[0], axes, starts, ends, [-1] * len(axes))
 
 
 @TABLE.converts("Pad")
-def _pad(w: Writer, a: Applied) -> Value:
+def _pad(w: Writer, a: TracedCall) -> Value:
     margins = a.op.margins
     pads = [before for before, _ in margins] + [behind for _, behind in margins]
     return w.node("Pad", a.inputs[0], w.constant(pads))
 
 
 @TABLE.converts("copy")
-def _copy(w: Writer, a: Applied) -> Value:
+def _copy(w: Writer, a: TracedCall) -> Value:
     """The same elements, broadcast."""
     if a.shapes() == a.results():
         return a.inputs[0]
@@ -97,11 +97,11 @@ def _copy(w: Writer, a: Applied) -> Value:
 
 
 @TABLE.converts("_FunctionCall")
-def _own_function(w: Writer, a: Applied) -> list[Value]:
+def _own_function(w: Writer, a: TracedCall) -> list[Value]:
     """By the class of the user's, where it says how."""
 
     def node(kind: str, *inputs: Value, outputs: int = 1, **attributes: Any) -> Value | list[Value]:
-        made = w.several(kind, outputs, *inputs, **attributes)
+        made = w.multi_output_node(kind, outputs, *inputs, **attributes)
         return made[0] if outputs == 1 else made
 
     try:
@@ -115,7 +115,7 @@ def _own_function(w: Writer, a: Applied) -> list[Value]:
 
 
 @TABLE.converts("Embedding")
-def _embedding(w: Writer, a: Applied) -> Value:
+def _embedding(w: Writer, a: TracedCall) -> Value:
     ids, weight = a.inputs
     rows = w.node("Gather", weight, ids)
     return rows if a.tensor(1).dtype == a.dtype else w.cast(rows, a.dtype)

@@ -59,9 +59,9 @@ class Writer:
     def value(self, tensors: Sequence[Tensor]) -> Value:
         """The value that a tensor is, given as it is in each trace: an initializer where no operation made it."""
         place = place_of(tensors[0])
-        return self._values[place] if place in self._values else self._part(*self._held(tensors[0]), tensors)
+        return self._values[place] if place in self._values else self._part(*self._initializer(tensors[0]), tensors)
 
-    def _held(self, tensor: Tensor) -> tuple[Value, Tensor]:
+    def _initializer(self, tensor: Tensor) -> tuple[Value, Tensor]:
         """The initializer of a block, and the tensor that it is of."""
         block = id(tensor.block)
         name, whole = self._owned.get(block, (tensor.name, tensor))
@@ -113,9 +113,9 @@ class Writer:
 
     def node(self, kind: str, *inputs: Value, **attributes: Any) -> Value:
         """The output of a new node. "": an optional input that is left out."""
-        return self.several(kind, 1, *inputs, **attributes)[0]
+        return self.multi_output_node(kind, 1, *inputs, **attributes)[0]
 
-    def several(self, kind: str, count: int, *inputs: Value, **attributes: Any) -> list[Value]:
+    def multi_output_node(self, kind: str, count: int, *inputs: Value, **attributes: Any) -> list[Value]:
         """All outputs of a new node."""
         name = self.unique(f"{self.layer}/{kind}".lstrip("/"))
         outputs = [name] if count == 1 else [f"{name}:{index}" for index in range(count)]
@@ -126,7 +126,7 @@ class Writer:
         self._makers.update(dict.fromkeys(outputs, self.nodes[-1]))
         return outputs
 
-    def made_by(self, value: Value, kind: str) -> onnx.NodeProto | None:
+    def maker(self, value: Value, kind: str) -> onnx.NodeProto | None:
         """The node of this kind that made a value; None where another one did, or none."""
         found = self._makers.get(value)
         return found if found is not None and found.op_type == kind else None
@@ -144,7 +144,7 @@ class Writer:
         taken, made = ([helper.make_value_info(n, onnx.TypeProto()) for n in names] for names in (given, results))
         graph = helper.make_graph(self.nodes, "step", taken, made)
         self.nodes = outside
-        return self.several(
+        return self.multi_output_node(
             "Scan", len(results), *states, *inputs, body=graph, num_scan_inputs=len(inputs), **attributes
         )
 

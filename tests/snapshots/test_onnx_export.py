@@ -86,7 +86,9 @@ def test_bfloat16_is_written(tmp_path: Path) -> None:
     graph = onnx.load(path).graph
     held = {one.name: onnx.numpy_helper.to_array(one) for one in graph.initializer}
     for name, value in net.parameters().items():
-        np.testing.assert_array_equal(held[name].astype(np.float32), np.asarray(value).astype(bfloat16).astype(np.float32))
+        np.testing.assert_array_equal(
+            held[name].astype(np.float32), np.asarray(value).astype(bfloat16).astype(np.float32)
+        )
 
 
 def test_many_bytes_go_to_a_file_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +146,9 @@ def test_two_inputs_of_two_lengths(tmp_path: Path) -> None:
     given = onnx.load(path).graph.input
     assert [extents(one)[1] for one in given] == ["first_length", "second_length"]
     for steps in ((5, 7), (2, 3)):
-        batch = {n: RNG.normal(size=(2, t, 3)).astype(np.float32) for n, t in zip(("first", "second"), steps, strict=True)}
+        batch = {
+            n: RNG.normal(size=(2, t, 3)).astype(np.float32) for n, t in zip(("first", "second"), steps, strict=True)
+        }
         check(net, path, batch)
 
 
@@ -159,7 +163,12 @@ def test_language_models(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "error"),
-    [({"opset": 16}, ValueError), ({"opset": "21"}, ValueError), ({"opset": True}, ValueError), ({"dtype": int}, TypeError)],
+    [
+        ({"opset": 16}, ValueError),
+        ({"opset": "21"}, ValueError),
+        ({"opset": True}, ValueError),
+        ({"dtype": int}, TypeError),
+    ],
 )
 def test_bad_options(options: dict[str, Any], error: type[Exception], tmp_path: Path) -> None:
     with pytest.raises(error, match="export"):

@@ -55,7 +55,7 @@ def is_taping() -> bool:
     return not _untaped.get()
 
 
-def is_looked_at() -> bool:
+def is_traced() -> bool:
     """Whether somebody looks at each operation: its result is then made by as few of them as there can be."""
     return applying.get() is not None
 
