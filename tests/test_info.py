@@ -11,8 +11,8 @@ import pytest
 import singa_lite
 from in_process import start
 from singa_lite import __main__ as program
-from singa_lite.commands.info import facts
 from singa_lite import device
+from singa_lite.commands.info import facts
 from singa_lite.kernels.choice import find_onednn
 
 NAMES = (
