@@ -7,6 +7,7 @@ from math import inf, pi, prod, sqrt
 
 import numpy as np
 
+from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.onnx.calls import Table, TracedCall
 from singa_lite.snapshots.onnx.writer import Value, Writer
 
@@ -141,18 +142,19 @@ def _reduce_sum(w: Writer, a: TracedCall) -> Value:
     """alpha * the sum, the mean where alpha divides by the number of elements in each trace."""
     axes, keep = a.op.axes, int(a.op.keepdims)
     counts = [prod(shape[axis] for axis in axes) for shape in a.shapes()]
-    alphas = a.traced_numbers(lambda op: [op.alpha])
-    is_mean = all(count > 1 and alpha == 1 / count for count, (alpha,) in zip(counts, alphas, strict=True))
+    alphas = [alpha for (alpha,) in a.traced_numbers(lambda op: [op.alpha])]
+    is_mean = all(count > 1 and alpha == 1 / count for count, alpha in zip(counts, alphas, strict=True))
     if not axes:
         return a.inputs[0]
     if is_mean:
-        return _mean(w, a.inputs[0], axes, keep)
+        return reduced(w, "ReduceMean", a.inputs[0], axes, keep)
+    if len(set(alphas)) > 1:
+        raise SnapshotError(
+            f"export: wanted sums by a factor that does not depend on the size of a batch, received {alphas} in layer "
+            f"{w.layer!r}"
+        )
     total = w.node("ReduceSum", a.inputs[0], w.constant(axes), keepdims=keep)
     return total if a.op.alpha == 1 else w.node("Mul", total, w.float(a.op.alpha, a.dtype))
-
-
-def _mean(w: Writer, value: Value, axes: tuple[int, ...], keep: int) -> Value:
-    return reduced(w, "ReduceMean", value, axes, keep)
 
 
 @TABLE.converts("reduce_max", "reduce_min")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+import numpy as np
 import onnx
 from numpy.typing import DTypeLike
 from onnx import helper
 
+from singa_lite.common import checks
 from singa_lite.common.array_types import DType
 from singa_lite.common.checks import is_bfloat16, is_int
 from singa_lite.common.errors import SnapshotError
@@ -17,7 +19,7 @@ from singa_lite.snapshots.onnx.calls import TracedCall, label_of, name_of
 from singa_lite.snapshots.onnx.file import check, write
 from singa_lite.snapshots.onnx.trace import Call, Trace, symbols_of, traces
 from singa_lite.snapshots.onnx.types import tensor_type
-from singa_lite.snapshots.onnx.writer import Writer
+from singa_lite.snapshots.onnx.writer import Value, Writer
 from singa_lite.tensor import Tensor, checked_dtype
 from singa_lite.training.trained_net import TrainedNet
 
@@ -25,6 +27,8 @@ from singa_lite.training.trained_net import TrainedNet
 OPSETS = range(17, 24)
 #: The version of the file's form: the one that came with opset 21, or 23.
 IR_VERSIONS = {22: 10, 23: 11}
+#: The operation and its setting that is of a batch's size: one by the number of elements.
+_OF_MEANS = "reduce_sum", "alpha"
 #: {name of an operation: what writes its nodes}
 CONVERTERS = {**elements.TABLE, **products.TABLE, **recurrent.TABLE, **shapes.TABLE}
 
@@ -33,7 +37,7 @@ def export(net: TrainedNet, path: str | os.PathLike[str], opset: int = 21, dtype
     """Write the net's predictions, see `FeedForwardNet.export`."""
     if not is_int(opset) or opset not in OPSETS:
         raise ValueError(f"export opset: wanted one of {OPSETS.start} to {OPSETS[-1]}, received {opset!r:.100}")
-    found = traces(net)
+    name, found = checks.path("export", path), traces(net)
     owned = {**{t.name: t for t in net.constants()}, **net.frozen(), **net.states(), **net.parameters()}
     writer = Writer(found, opset, owned, None if dtype is None else _float("export dtype", dtype))
     _convert(writer, found)
@@ -42,7 +46,7 @@ def export(net: TrainedNet, path: str | os.PathLike[str], opset: int = 21, dtype
     model.graph.initializer.extend(constant for name, constant in writer.constants.items() if name in used)
     weights = {name: weight for name, weight in writer.weights.items() if name in used}
     check(model, weights)
-    write(path, model, weights)
+    write(name, model, weights)
 
 
 def _convert(writer: Writer, found: Sequence[Trace]) -> None:
@@ -68,6 +72,7 @@ def _output(name: str, trace: Trace) -> str:
 
 def _convert_call(writer: Writer, calls: tuple[Call, ...]) -> None:
     call = calls[0]
+    _check_equal(calls)
     writer.layer = call.layer
     converter = CONVERTERS.get(name_of(call.of))
     if converter is None:
@@ -78,9 +83,34 @@ def _convert_call(writer: Writer, calls: tuple[Call, ...]) -> None:
         writer.value(tensors) if tensors[0] is not None else ""
         for tensors in zip(*(c.inputs for c in calls), strict=True)
     ]
+    values = _widened(writer, call, values)
     made = converter(writer, TracedCall(calls, values))
     for tensor, value in zip(call.outputs, made if isinstance(made, list) else [made], strict=False):
         writer.bind(tensor, value)
+
+
+def _check_equal(calls: Sequence[Call]) -> None:
+    """SnapshotError for settings that depend on a batch's size: a file would have those of one size."""
+    for call in calls[1:]:
+        settings = {name: value for name, value in call.settings.items() if (name_of(call.of), name) != _OF_MEANS}
+        differing = [name for name, value in settings.items() if value != calls[0].settings.get(name)]
+        if differing:
+            raise SnapshotError(
+                f"export: wanted numbers that do not depend on the size of a batch, received {differing[0]!r} of "
+                f"{label_of(call.of)!r} in layer {call.layer!r}: {calls[0].settings[differing[0]]} and "
+                f"{call.settings[differing[0]]}"
+            )
+
+
+def _widened(writer: Writer, call: Call, values: Sequence[Value]) -> list[Value]:
+    """The inputs of an operation, those in bfloat16 beside float32 as float32."""
+    dtypes = [None if tensor is None else tensor.dtype for tensor in call.inputs]
+    if np.float32 not in dtypes or writer.dtype is not None:
+        return list(values)
+    return [
+        writer.cast(value, np.dtype(np.float32)) if dtype is not None and is_bfloat16(dtype) else value
+        for value, dtype in zip(values, dtypes, strict=True)
+    ]
 
 
 def _model(net: TrainedNet, writer: Writer, found: Sequence[Trace]) -> onnx.ModelProto:

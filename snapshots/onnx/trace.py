@@ -20,6 +20,9 @@ from singa_lite.training.trained_net import TrainedNet
 #: What a batch is traced with, and with what else, to see what depends on its size.
 BATCH, OTHER_BATCH = 2, 3
 
+#: Settings of operations of several numbers that no batch may change.
+_OWN = ("margins", "factor", "axes")
+
 #: A view of a block: block, offset, shape, strides, dtype.
 Place = tuple[int, int, Shape, Shape, DType]
 
@@ -110,7 +113,7 @@ def _noting(net: TrainedNet, trace: Trace) -> Iterator[None]:
             depth -= 1
         if not depth:
             results = (*(result if isinstance(result, tuple) else (result,)), *getattr(op, "final", ()))
-            trace.calls.append(Call(op, getattr(op, "settings", {}), inputs, results, net.device.layer))
+            trace.calls.append(Call(op, _settings_of(op), inputs, results, net.device.layer))
         return result
 
     def note(operation: Operation) -> None:
@@ -125,6 +128,12 @@ def _noting(net: TrainedNet, trace: Trace) -> Iterator[None]:
             yield
     finally:
         applying.reset(token)
+
+
+def _settings_of(op: Op) -> dict[str, object]:
+    """The settings of its kernel, and its own that are numbers."""
+    own = {name: value for name, value in vars(op).items() if isinstance(value, int | float) or name in _OWN}
+    return {**own, **getattr(op, "settings", {})}
 
 
 class Extent(NamedTuple):

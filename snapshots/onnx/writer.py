@@ -59,7 +59,15 @@ class Writer:
     def value(self, tensors: Sequence[Tensor]) -> Value:
         """The value that a tensor is, given as it is in each trace: an initializer where no operation made it."""
         place = place_of(tensors[0])
-        return self._values[place] if place in self._values else self._part(*self._initializer(tensors[0]), tensors)
+        if place in self._values:
+            return self._values[place]
+        for other in tensors[1:]:
+            if other.block is not tensors[0].block and not np.array_equal(to_numpy(other), to_numpy(tensors[0])):
+                raise SnapshotError(
+                    f"export: wanted constants that do not depend on the size of a batch, received others in layer "
+                    f"{self.layer!r}: {to_numpy(tensors[0])!s:.60} and {to_numpy(other)!s:.60}"
+                )
+        return self._part(*self._initializer(tensors[0]), tensors)
 
     def _initializer(self, tensor: Tensor) -> tuple[Value, Tensor]:
         """The initializer of a block, and the tensor that it is of."""

@@ -179,3 +179,37 @@ def test_bad_options(options: dict[str, Any], error: type[Exception], tmp_path: 
 def test_a_path_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(SnapshotError, match="nowhere"):
         image_net().export(tmp_path / "nowhere" / "net.onnx")
+
+
+@pytest.mark.parametrize(
+    ("function", "culprit"),
+    [
+        (lambda x: x + float(x.shape[0]), "beta"),
+        (lambda x: autograd.reduce_sum(x, 1) * (1 / x.shape[0]), "alpha"),
+        (lambda x: x + np.arange(x.shape[0], dtype="f4").reshape(-1, 1), "constants"),
+    ],
+)
+def test_numbers_of_one_batch_size_are_refused(function: Any, culprit: str, tmp_path: Path) -> None:
+    """They would be those of the size that was traced, without a word."""
+    net = FeedForwardNet()
+    net.add(layers.Lambda("own", function, input_sample_shape=(3,)))
+    with pytest.raises(SnapshotError, match=f"{culprit}.*'own'"):
+        net.export(tmp_path / "net.onnx")
+
+
+def test_parts_and_constants_of_own_layers(tmp_path: Path) -> None:
+    net, path = FeedForwardNet(), tmp_path / "net.onnx"
+    own = layers.Lambda("own", lambda x: x[:, -1] * np.arange(4, dtype="f4") + x[:, 0], input_sample_shape=(5, 4))
+    net.add(own)
+    net.export(path)
+    check(net, path, {"own": RNG.normal(size=(3, 5, 4)).astype(np.float32)})
+
+
+def test_nets_in_bfloat16_and_with_adapters(tmp_path: Path) -> None:
+    pytest.importorskip("ml_dtypes", reason="needs ml_dtypes, NumPy's bfloat16")
+    net, path = tagger(), tmp_path / "net.onnx"
+    net.loss = "softmax_cross_entropy"
+    net.compile("sgd", parameter_dtype="bfloat16")
+    net.add_lora(rank=2)
+    net.export(path)
+    check(net, path, {"ids": IDS})
