@@ -1,0 +1,102 @@
+"""The tables of `head_to_head.py`: all points, what each side's budgets do, and times at equal bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median
+
+from figure_file import Cell, Table
+
+from .cases import Case
+from .figures import process_bytes
+from .files import Nets
+from .head_to_head import ALONE, OURS, SIDES
+
+MIB = 2**20
+NAMES = {"llama": "Llama-like", "resnet50": "ResNet-50", "unet": "U-Net"}
+#: A peak rises where it is so much above the smallest of larger budgets, MiB.
+NOISE = 2.0
+POINTS = [
+    ("point", ""), ("planned MiB", ",.1f"), ("MiB", ",.1f"), ("MiB with compiling", ",.1f"),
+    ("losses", ""), ("ms, fastest", ",.0f"), ("ms, median", ",.0f"),
+]  # fmt: skip
+SIDE_COLUMNS = [
+    ("net, side", ""), ("budgets", "d"), ("MiB, free", ",.0f"), ("MiB, least", ",.0f"), ("at", ""), ("rises", "d"),
+    ("largest rise, MiB", ",.0f"), ("losses equal", ""), ("largest difference", ".0e"),
+]  # fmt: skip
+EQUAL_COLUMNS = [
+    ("net, PyTorch's point", ""), ("MiB", ",.0f"), ("ms, fastest", ",.0f"), ("ms, median", ",.0f"),
+    ("ours in at most these bytes: MiB", ",.0f"), ("ours, ms, fastest", ",.0f"), ("ours, ms, median", ",.0f"),
+]  # fmt: skip
+
+
+def tables(nets: Nets) -> dict[str, Table]:
+    """All, by name. Points that were not measured are left out."""
+    measured = [[case for case in cases if case.turns] for cases in nets]
+    sides = [[c for c in cases if c.task.way == side] for cases in measured for side in SIDES]
+    return {
+        "points": Table(POINTS, [_point(case, side[0]) for side in sides for case in side]),
+        "sides": Table(SIDE_COLUMNS, [_side(side) for side in sides if side]),
+        "equal bytes": Table(EQUAL_COLUMNS, [row for cases in measured for row in _equal(cases)]),
+    }
+
+
+def _name(case: Case) -> str:
+    return f"{NAMES[case.task.net]}, {case.setting}"
+
+
+def mebibytes(case: Case) -> float:
+    """Of the process, as `process_bytes`."""
+    return process_bytes(case) / MIB
+
+
+def difference(case: Case, free: Case) -> float:
+    """The largest relative difference of a loss from the free run's, over the steps that both did."""
+    pairs = zip(case.turns[0]["losses"], free.turns[0]["losses"], strict=False)
+    return max(abs(own - other) / abs(other) for own, other in pairs)
+
+
+def times(case: Case) -> tuple[Cell, Cell]:
+    """Milliseconds of a step: the fastest and the median of all turns beside our free plan's; "" if there were none."""
+    turns = [turn for turn in case.turns if turn["round"] != ALONE]
+    seconds = [second for turn in [turn for turn in turns if not turn["why"]] or turns for second in turn["seconds"]]
+    return (1e3 * min(seconds), 1e3 * median(seconds)) if seconds else ("", "")
+
+
+def _point(case: Case, free: Case) -> list[Cell]:
+    apart = difference(case, free)
+    planned: Cell = case.point["planned"] / MIB if case.point else ""
+    whole = max(turn["peak"] for turn in case.turns) / MIB
+    return [_name(case), planned, mebibytes(case), whole, f"{apart:.0e}" if apart else "equal", *times(case)]
+
+
+def rises(side: list[Case]) -> list[float]:
+    """MiB by which peaks are above the smallest of larger budgets, where that is more than noise."""
+    found, least = [], float("inf")
+    for case in side:
+        if mebibytes(case) > least + NOISE:
+            found.append(mebibytes(case) - least)
+        least = min(least, mebibytes(case))
+    return found
+
+
+def _side(side: list[Case]) -> list[Cell]:
+    free, least, risen = side[0], min(side, key=mebibytes), rises(side)
+    apart = [difference(case, free) for case in side[1:]]
+    name = {"singa_lite": "ours", "torch-compile": "compiled", "torch-segments": "checkpoints"}[free.task.way]
+    return [
+        f"{NAMES[free.task.net]}, {name}", len(side), mebibytes(free), mebibytes(least),
+        least.setting.partition(", ")[2], len(risen), max(risen, default=0.0),
+        f"{apart.count(0.0)} of {len(apart)}", max(apart, default=0.0),
+    ]  # fmt: skip
+
+
+def _equal(cases: list[Case]) -> Iterator[list[Cell]]:
+    """Each timed point of the peer beside our fastest timed one in at most its bytes."""
+    own = [case for case in cases if case.task.way == OURS and times(case)[0] != ""]
+    for case in cases:
+        if case.task.way != OURS and times(case)[0] != "":
+            fits = [one for one in own if process_bytes(one) <= process_bytes(case)]
+            best = min(fits, key=lambda one: float(times(one)[0]), default=None)
+            ours: list[Cell] = [mebibytes(best), *times(best)] if best else ["none is so small", "", ""]
+            yield [_name(case), mebibytes(case), *times(case), *ours]
