@@ -13,10 +13,10 @@ equal parts; and `checkpoint_sequential`, from one segment up (a U-Net is no seq
 
 Each point is a process of its own. Bytes are VmHWM over what it had after importing its framework and using it once,
 and over the batch: of ours and of checkpoints of the whole process, planning included; of compiled nets of the steps
-behind the warm-up alone, without the compiler's work, which stands beside. A peak rises where it is more than `NOISE`
-above the smallest of all larger budgets. Losses of the first steps are compared with those of the same side's free run:
-equal are those of equal bits. Times: the processes of a side take turns with our free plan's, `Measuring` of
-budgets/turns.py; told are the fastest and the median step of all turns.
+behind the warm-up alone, in a process that finds all compiled already; its whole peak stands beside. A peak rises where
+it is more than `NOISE` above the smallest of all larger budgets. Losses of the first steps are compared with those of
+the same side's free run: equal are those of equal bits. Times: the processes of a side take turns with our free plan's,
+`Measuring` of budgets/turns.py; told are the fastest and the median step of all quiet turns.
 
 The file of --json is written after each point, and a further run does what it lacks. Exit status 1 if a point failed.
 """
@@ -32,7 +32,7 @@ from pathlib import Path
 import quiet
 from budgets import files
 from budgets.about import about, origin
-from budgets.head_to_head import NETS, SIDES, measured, points, timed
+from budgets.head_to_head import NETS, SIDES, evenly, measured, points
 from budgets.head_to_head_report import tables
 from budgets.options import CACHE
 from budgets.turns import Measuring
@@ -47,6 +47,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--net", nargs="+", choices=list(NETS), default=list(NETS))
     parser.add_argument("--side", nargs="+", choices=SIDES, default=list(SIDES), help="those that are measured")
     parser.add_argument("--budgets", type=int, default=20, help="of each side (%(default)s)")
+    parser.add_argument(
+        "--part", type=int, metavar="N", help="measure so many of each side, evenly, and leave the rest"
+    )
     parser.add_argument("--steps", type=int, default=4, help="of a point at least, after two others")
     parser.add_argument("--threads", type=int, default=2, help="of each process")
     parser.add_argument("--timed", type=int, default=0, metavar="N", help="measure times of so many points a side")
@@ -81,9 +84,10 @@ def measure(nets: files.Nets, options: argparse.Namespace) -> None:
         if options.json:
             files.write(options.json, nets, told)
 
-    found = [[case for case in cases if case.task.way in options.side] for cases in nets]
+    asked = [cases for cases in nets if cases[0].task.net in options.net]
+    found = [[case for case in cases if case is cases[0] or case.task.way in options.side] for cases in asked]
     for cases in found:
-        for case in cases:
+        for case in evenly(cases, options.part or options.budgets):
             if case.able and not case.turns:
                 measured(case, options.steps, options.cache)
                 print(f"{case.task.net}, {case.setting}: {case.why or 'measured'}", file=sys.stderr, flush=True)
@@ -91,7 +95,7 @@ def measure(nets: files.Nets, options: argparse.Namespace) -> None:
     if options.timed:
         rounds = options.rounds + options.anyway  # then a point's own process counts as one
         measuring = Measuring(quiet.Watch(options.anyway), rounds, 1, float("inf"), options.cache, save)
-        for _ in measuring.nets([timed(cases, options.timed) for cases in found]):
+        for _ in measuring.nets([evenly([case for case in cases if case.turns], options.timed) for cases in found]):
             pass
 
 
@@ -100,7 +104,6 @@ def main() -> int:
     options = arguments()
     known = bool(options.json) and os.path.isfile(options.json)
     nets = files.read(options.json)[0] if known else planned(options)
-    nets = [cases for cases in nets if cases[0].task.net in options.net]
     if not options.tell:
         for cases in nets:
             asked_once(replace(cases[0].task, way="write"))

@@ -17,7 +17,7 @@ NAMES = {"llama": "Llama-like", "resnet50": "ResNet-50", "unet": "U-Net"}
 #: A peak rises where it is so much above the smallest of larger budgets, MiB.
 NOISE = 2.0
 POINTS = [
-    ("point", ""), ("planned MiB", ",.1f"), ("MiB", ",.1f"), ("MiB with compiling", ",.1f"),
+    ("point", ""), ("planned MiB", ",.1f"), ("MiB", ",.1f"), ("MiB of all", ",.1f"),
     ("losses", ""), ("ms, fastest", ",.0f"), ("ms, median", ",.0f"),
 ]  # fmt: skip
 SIDE_COLUMNS = [

@@ -32,13 +32,13 @@ TURN = size(0.3, 0.0)
 
 @dataclass(frozen=True)
 class BudgetTask:
-    """A case. way: "plan", "check", "write", "singa_lite" or a peer's name; value: bytes of the budget, segments, or the
-    peer's share.
+    """A case. way: "plan", "check", "write", "singa_lite" or a peer's name; value: bytes of the budget, segments, or
+    the peer's share.
 
     targets: for "plan", the estimated slowdowns near which points are wanted; budgets: for "check", how many are tried.
     image: extents of the images, 0 for the net's own. channels_last: how the peer's images lie. precision: ours as
-    compile() takes it, of the peer its autocast's. momentum: of SGD, at the rate `lr`; folder: of the weights that "write"
-    wrote, "" for each side's own.
+    compile() takes it, of the peer its autocast's. momentum: of SGD, at the rate `lr`; folder: of the weights
+    that "write" wrote, "" for each side's own.
     """
 
     way: str

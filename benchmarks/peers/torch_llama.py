@@ -77,7 +77,7 @@ class SwiGLU(nn.Module):
 
 
 def turned(x: torch.Tensor) -> torch.Tensor:
-    """By the positions, (n, heads, time, size): halves as pairs, as Hugging Face's Llama has them (arXiv 2104.09864)."""
+    """By the positions, (n, heads, time, size): halves as pairs, as in Hugging Face's Llama (arXiv 2104.09864)."""
     time, half = x.shape[2], x.shape[3] // 2
     angles = torch.arange(time)[:, None] * BASE ** (-torch.arange(half) / half)
     first, second = x[..., :half], x[..., half:]
