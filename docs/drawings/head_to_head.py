@@ -17,7 +17,7 @@ SIDES = {
     "checkpoints": ("PyTorch, checkpoint_sequential", "orange"),
 }
 #: Where a panel's axes begin, their lengths, what lies between panels, and the height of the words above.
-LEFT, WIDE, HIGH, APART, HEAD = 58, 350, 130, 62, 96
+LEFT, WIDE, HIGH, APART, HEAD = 58, 350, 96, 50, 80
 
 
 def points() -> dict[str, dict[str, list[float]]]:

@@ -104,10 +104,9 @@ class Drawing:
         """Adds a line through these points. kind: line, guide, or a color of COLORS, whose lines are wide."""
         place = " ".join(f"{x:g},{y:g}" for x, y in points)
         dash = ' stroke-dasharray="4 3"' if dashed else ""
-        drawn = f'stroke="{COLORS[kind]}" fill="none" stroke-width="2"'
-        if kind not in COLORS:
-            drawn = f'class="{kind}" fill="none" stroke-width="1.2"'
-        self._shapes.append(f'<polyline points="{place}" {drawn}{dash}/>')
+        drawn = f'stroke="{COLORS[kind]}"' if kind in COLORS else f'class="{kind}"'
+        wide = 2 if kind in COLORS else 1.2
+        self._shapes.append(f'<polyline points="{place}" {drawn} fill="none" stroke-width="{wide}"{dash}/>')
 
     def dot(self, x: float, y: float, color: str) -> None:
         """Adds a point of a curve. color: of COLORS."""
