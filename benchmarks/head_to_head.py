@@ -13,10 +13,10 @@ equal parts; and `checkpoint_sequential`, from one segment up (a U-Net is no seq
 
 Each point is a process of its own. Bytes are VmHWM over what it had after importing its framework and using it once,
 and over the batch: of ours and of checkpoints of the whole process, planning included; of compiled nets of the steps
-behind the warm-up alone, in a process that finds all compiled already; its whole peak stands beside. A peak rises where
-it is more than `NOISE` above the smallest of all larger budgets. Losses of the first steps are compared with those of
-the same side's free run: equal are those of equal bits. Times: the processes of a side take turns with our free plan's,
-`Measuring` of budgets/turns.py; told are the fastest and the median step of all quiet turns.
+behind the warm-up alone, in a process that finds all compiled already. A peak rises where it is more than `NOISE` above
+the smallest of all larger budgets. Losses of the first steps are compared with those of the same side's free run: equal
+are those of equal bits. Times: the processes of a side take turns with our free plan's, `Measuring` of
+budgets/turns.py; told are the fastest and the median step of all quiet turns.
 
 The file of --json is written after each point, and a further run does what it lacks. Exit status 1 if a point failed.
 """

@@ -17,7 +17,7 @@ NAMES = {"llama": "Llama-like", "resnet50": "ResNet-50", "unet": "U-Net"}
 #: A peak rises where it is so much above the smallest of larger budgets, MiB.
 NOISE = 2.0
 POINTS = [
-    ("point", ""), ("planned MiB", ",.1f"), ("MiB", ",.1f"), ("MiB of all", ",.1f"),
+    ("point", ""), ("planned MiB", ",.1f"), ("MiB", ",.1f"), 
     ("losses", ""), ("ms, fastest", ",.0f"), ("ms, median", ",.0f"),
 ]  # fmt: skip
 SIDE_COLUMNS = [
@@ -66,8 +66,7 @@ def times(case: Case) -> tuple[Cell, Cell]:
 def _point(case: Case, free: Case) -> list[Cell]:
     apart = difference(case, free)
     planned: Cell = case.point["planned"] / MIB if case.point else ""
-    whole = max(turn["peak"] for turn in case.turns) / MIB
-    return [_name(case), planned, mebibytes(case), whole, f"{apart:.0e}" if apart else "equal", *times(case)]
+    return [_name(case), planned, mebibytes(case), f"{apart:.0e}" if apart else "equal", *times(case)]
 
 
 def rises(side: list[Case]) -> list[float]:
