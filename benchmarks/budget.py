@@ -63,6 +63,10 @@ def run_task(task: BudgetTask) -> None:
 
         asked = {"plan": budget_side.plans, "check": budget_side.check, "write": budget_side.write}
         print(json.dumps(asked[task.way](task)), file=told)
+    elif task.way == "torch-gradient":
+        from peers import torch_gradient
+
+        print(json.dumps(torch_gradient.run(task)), file=told)
     else:
         from peers import torch_budget
 

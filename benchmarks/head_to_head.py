@@ -3,6 +3,7 @@
     pip install ".[onednn,peer]"
     python benchmarks/head_to_head.py --json points.json                     # bytes and losses; needs no quiet machine
     python benchmarks/head_to_head.py --json points.json --timed 5           # times of five budgets a side; does
+    python benchmarks/head_to_head.py --json points.json --gradients 4       # whether PyTorch's are those of its loss
     python benchmarks/head_to_head.py --json points.json --tell --write docs/figures/head_to_head.json
 
 Six Llama-like blocks with dropout (384 features, 4 texts of 256 ids), ResNet-50 (8 images of 128 x 128) and U-Net
@@ -18,6 +19,10 @@ the smallest of all larger budgets. Losses of the first steps are compared with 
 are those of equal bits. Times: the processes of a side take turns with our free plan's, `Measuring` of
 budgets/turns.py; told are the fastest and the median step of all quiet turns.
 
+With dropout a repeated forward must draw the same numbers again. Whether it does is seen by --gradients: the squared
+length of the compiled net's first gradient, and the slope of the loss along it by central differences, each forward
+from one seed. They are equal where the gradient is that of the loss.
+
 The file of --json is written after each point, and a further run does what it lacks. Exit status 1 if a point failed.
 """
 
@@ -32,7 +37,7 @@ from pathlib import Path
 import quiet
 from budgets import files
 from budgets.about import about, origin
-from budgets.head_to_head import NETS, SIDES, evenly, measured, points
+from budgets.head_to_head import COMPILED, LONGEST, NETS, SIDES, evenly, measured, points
 from budgets.head_to_head_report import tables
 from budgets.options import CACHE
 from budgets.turns import Measuring
@@ -54,6 +59,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=2, help="of each process")
     parser.add_argument("--timed", type=int, default=0, metavar="N", help="measure times of so many points a side")
     parser.add_argument("--rounds", type=int, default=3, help="of --timed")
+    parser.add_argument("--gradients", type=int, default=0, metavar="N", help="check those of so many compiled points")
     parser.add_argument("--tell", action="store_true", help="measure nothing")
     parser.add_argument("--json", metavar="FILE", help="all points; those that are there are not measured again")
     parser.add_argument("--cache", default=CACHE, help="where the peer's compiler keeps what it made (%(default)s)")
@@ -92,6 +98,10 @@ def measure(nets: files.Nets, options: argparse.Namespace) -> None:
                 measured(case, options.steps, options.cache)
                 print(f"{case.task.net}, {case.setting}: {case.why or 'measured'}", file=sys.stderr, flush=True)
                 save()
+    for cases in found if options.gradients else []:
+        for case in evenly([case for case in cases if case.task.way == COMPILED], options.gradients):
+            case.point["gradient"] = asked_once(replace(case.task, way="torch-gradient"), options.cache, LONGEST)
+            save()
     if options.timed:
         rounds = options.rounds + options.anyway  # then a point's own process counts as one
         measuring = Measuring(quiet.Watch(options.anyway), rounds, 1, float("inf"), options.cache, save)

@@ -17,12 +17,15 @@ NAMES = {"llama": "Llama-like", "resnet50": "ResNet-50", "unet": "U-Net"}
 #: A peak rises where it is so much above the smallest of larger budgets, MiB.
 NOISE = 2.0
 POINTS = [
-    ("point", ""), ("planned MiB", ",.1f"), ("MiB", ",.1f"), 
+    ("point", ""), ("planned MiB", ",.1f"), ("MiB", ",.1f"),
     ("losses", ""), ("ms, fastest", ",.0f"), ("ms, median", ",.0f"),
 ]  # fmt: skip
 SIDE_COLUMNS = [
     ("net, side", ""), ("budgets", "d"), ("MiB, free", ",.0f"), ("MiB, least", ",.0f"), ("at", ""), ("rises", "d"),
     ("largest rise, MiB", ",.0f"), ("losses equal", ""), ("largest difference", ".0e"),
+]  # fmt: skip
+GRADIENT_COLUMNS = [
+    ("net, budget", ""), ("loss", ".6f"), ("squared length of the gradient", ".3f"), ("slope along it", ".3f"),
 ]  # fmt: skip
 EQUAL_COLUMNS = [
     ("net, PyTorch's point", ""), ("MiB", ",.0f"), ("ms, fastest", ",.0f"), ("ms, median", ",.0f"),
@@ -37,6 +40,9 @@ def tables(nets: Nets) -> dict[str, Table]:
     return {
         "points": Table(POINTS, [_point(case, side[0]) for side in sides for case in side]),
         "sides": Table(SIDE_COLUMNS, [_side(side) for side in sides if side]),
+        "gradients": Table(
+            GRADIENT_COLUMNS, [_gradient(c) for cases in measured for c in cases if "gradient" in c.point]
+        ),
         "equal bytes": Table(EQUAL_COLUMNS, [row for cases in measured for row in _equal(cases)]),
     }
 
@@ -65,8 +71,13 @@ def times(case: Case) -> tuple[Cell, Cell]:
 
 def _point(case: Case, free: Case) -> list[Cell]:
     apart = difference(case, free)
-    planned: Cell = case.point["planned"] / MIB if case.point else ""
+    planned: Cell = case.point["planned"] / MIB if case.task.way == OURS else ""
     return [_name(case), planned, mebibytes(case), f"{apart:.0e}" if apart else "equal", *times(case)]
+
+
+def _gradient(case: Case) -> list[Cell]:
+    found = case.point["gradient"]
+    return [_name(case), found["loss"], found["square"], found["slope"]]
 
 
 def rises(side: list[Case]) -> list[float]:
