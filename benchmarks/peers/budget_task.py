@@ -32,8 +32,8 @@ TURN = size(0.3, 0.0)
 
 @dataclass(frozen=True)
 class BudgetTask:
-    """A case. way: "plan", "check", "write", "torch-gradient", "singa_lite" or a peer's name; value: bytes of the budget,
-    segments, or the peer's share.
+    """A case. way: "plan", "check", "write", "torch-gradient", "singa_lite" or a peer's name; value: bytes of the
+    budget, segments, or the peer's share.
 
     targets: for "plan", the estimated slowdowns near which points are wanted; budgets: for "check", how many are tried.
     image: extents of the images, 0 for the net's own. channels_last: how the peer's images lie. precision: ours as
