@@ -1,25 +1,20 @@
-"""The tables of `head_to_head.py`: all points, what each side's budgets do, and times at equal bytes."""
+"""The tables of `head_to_head.py`: all points, what each side's budgets do, gradients, and times."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from statistics import median
 
 from figure_file import Cell, Table
 
 from .cases import Case
-from .figures import process_bytes
 from .files import Nets
-from .head_to_head import ALONE, OURS, SIDES
+from .head_to_head import ALONE, COMPILED, OURS, SIDES
 
 MIB = 2**20
 NAMES = {"llama": "Llama-like", "resnet50": "ResNet-50", "unet": "U-Net"}
 #: A peak rises where it is so much above the smallest of larger budgets, MiB.
 NOISE = 2.0
-POINTS = [
-    ("point", ""), ("planned MiB", ",.1f"), ("MiB", ",.1f"),
-    ("losses", ""), ("ms, fastest", ",.0f"), ("ms, median", ",.0f"),
-]  # fmt: skip
+POINTS = [("point", ""), ("planned MiB", ",.1f"), ("MiB", ",.1f"), ("losses", "")]
 SIDE_COLUMNS = [
     ("net, side", ""), ("budgets", "d"), ("MiB, free", ",.0f"), ("MiB, least", ",.0f"), ("at", ""), ("rises", "d"),
     ("largest rise, MiB", ",.0f"), ("losses equal", ""), ("largest difference", ".0e"),
@@ -27,9 +22,8 @@ SIDE_COLUMNS = [
 GRADIENT_COLUMNS = [
     ("net, budget", ""), ("loss", ".6f"), ("squared length of the gradient", ".3f"), ("slope along it", ".3f"),
 ]  # fmt: skip
-EQUAL_COLUMNS = [
-    ("net, PyTorch's point", ""), ("MiB", ",.0f"), ("ms, fastest", ",.0f"), ("ms, median", ",.0f"),
-    ("ours in at most these bytes: MiB", ",.0f"), ("ours, ms, fastest", ",.0f"), ("ours, ms, median", ",.0f"),
+TIMED_COLUMNS = [
+    ("point", ""), ("MiB", ",.0f"), ("ms, fastest", ",.0f"), ("ms, median", ",.0f"), ("estimated", ""),
 ]  # fmt: skip
 
 
@@ -43,7 +37,7 @@ def tables(nets: Nets) -> dict[str, Table]:
         "gradients": Table(
             GRADIENT_COLUMNS, [_gradient(c) for cases in measured for c in cases if "gradient" in c.point]
         ),
-        "equal bytes": Table(EQUAL_COLUMNS, [row for cases in measured for row in _equal(cases)]),
+        "times": Table(TIMED_COLUMNS, [_timed(c) for cases in measured for c in cases if times(c)[0] != ""]),
     }
 
 
@@ -52,8 +46,8 @@ def _name(case: Case) -> str:
 
 
 def mebibytes(case: Case) -> float:
-    """Of the process, as `process_bytes`."""
-    return process_bytes(case) / MIB
+    """Of the point's own process; of a compiled net of the steps alone."""
+    return float(case.turns[0]["steps_peak" if case.task.way == COMPILED else "peak"]) / MIB
 
 
 def difference(case: Case, free: Case) -> float:
@@ -72,7 +66,7 @@ def times(case: Case) -> tuple[Cell, Cell]:
 def _point(case: Case, free: Case) -> list[Cell]:
     apart = difference(case, free)
     planned: Cell = case.point["planned"] / MIB if case.task.way == OURS else ""
-    return [_name(case), planned, mebibytes(case), f"{apart:.0e}" if apart else "equal", *times(case)]
+    return [_name(case), planned, mebibytes(case), f"{apart:.0e}" if apart else "equal"]
 
 
 def _gradient(case: Case) -> list[Cell]:
@@ -101,12 +95,6 @@ def _side(side: list[Case]) -> list[Cell]:
     ]  # fmt: skip
 
 
-def _equal(cases: list[Case]) -> Iterator[list[Cell]]:
-    """Each timed point of the peer beside our fastest timed one in at most its bytes."""
-    own = [case for case in cases if case.task.way == OURS and times(case)[0] != ""]
-    for case in cases:
-        if case.task.way != OURS and times(case)[0] != "":
-            fits = [one for one in own if process_bytes(one) <= process_bytes(case)]
-            best = min(fits, key=lambda one: float(times(one)[0]), default=None)
-            ours: list[Cell] = [mebibytes(best), *times(best)] if best else ["none is so small", "", ""]
-            yield [_name(case), mebibytes(case), *times(case), *ours]
+def _timed(case: Case) -> list[Cell]:
+    estimated = f"{case.point['estimated']:+.0%}" if case.task.way == OURS else ""
+    return [_name(case), mebibytes(case), *times(case), estimated]
