@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -63,9 +64,8 @@ def measured(case: Case, steps: int, cache: str) -> None:
     try:
         if case.task.way == COMPILED:
             asked_once(replace(case.task, warmup=1), cache, LONGEST)
-        worker = Worker(case.task, cache)
-        begun, turn = worker.answer(LONGEST), worker.turn(steps, LONGEST)
-        worker.close()
+        with closing(Worker(case.task, cache)) as worker:
+            begun, turn = worker.answer(LONGEST), worker.turn(steps, LONGEST)
         losses = begun["losses"] + turn["losses"]
         case.turns.append({**turn, "round": ALONE, "why": "beside other work", "losses": losses})
     except RuntimeError as error:
