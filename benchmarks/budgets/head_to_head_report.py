@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from statistics import median
 
 from figure_file import Cell, Table
@@ -14,10 +15,10 @@ MIB = 2**20
 NAMES = {"llama": "Llama-like", "resnet50": "ResNet-50", "unet": "U-Net"}
 #: A peak rises where it is so much above the smallest of larger budgets, MiB.
 NOISE = 2.0
-POINTS = [("point", ""), ("planned MiB", ",.1f"), ("MiB", ",.1f"), ("losses", "")]
+POINTS = [("point", ""), ("planned MiB", ",.1f"), ("MiB", ",.1f"), ("losses", ""), ("place", ".2f")]
 SIDE_COLUMNS = [
     ("net, side", ""), ("budgets", "d"), ("MiB, free", ",.0f"), ("MiB, least", ",.0f"), ("at", ""), ("rises", "d"),
-    ("largest rise, MiB", ",.0f"), ("losses equal", ""), ("largest difference", ".0e"),
+    ("largest rise, MiB", ",.0f"), ("losses equal", ""), ("largest difference", ""),
 ]  # fmt: skip
 GRADIENT_COLUMNS = [
     ("net, budget", ""), ("loss", ".6f"), ("squared length of the gradient", ".3f"), ("slope along it", ".3f"),
@@ -30,10 +31,10 @@ TIMED_COLUMNS = [
 def tables(nets: Nets) -> dict[str, Table]:
     """All, by name. Points that were not measured are left out."""
     measured = [[case for case in cases if case.turns] for cases in nets]
-    sides = [[c for c in cases if c.task.way == side] for cases in measured for side in SIDES]
+    sides = [[c for c in cases if c.task.way == side] for cases in nets for side in SIDES]
     return {
-        "points": Table(POINTS, [_point(case, side[0]) for side in sides for case in side]),
-        "sides": Table(SIDE_COLUMNS, [_side(side) for side in sides if side]),
+        "points": Table(POINTS, [row for side in sides for row in _points(side)]),
+        "sides": Table(SIDE_COLUMNS, [_side(done) for side in sides if (done := [c for c in side if c.turns])]),
         "gradients": Table(
             GRADIENT_COLUMNS, [_gradient(c) for cases in measured for c in cases if "gradient" in c.point]
         ),
@@ -63,10 +64,14 @@ def times(case: Case) -> tuple[Cell, Cell]:
     return (1e3 * min(seconds), 1e3 * median(seconds)) if seconds else ("", "")
 
 
-def _point(case: Case, free: Case) -> list[Cell]:
-    apart = difference(case, free)
-    planned: Cell = case.point["planned"] / MIB if case.task.way == OURS else ""
-    return [_name(case), planned, mebibytes(case), f"{apart:.0e}" if apart else "equal"]
+def _points(side: list[Case]) -> Iterator[list[Cell]]:
+    """place: from 0, the free run, to 1, the least budget."""
+    for number, case in enumerate(side):
+        if case.turns:
+            apart = difference(case, side[0])
+            planned: Cell = case.point["planned"] / MIB if case.task.way == OURS else ""
+            losses = f"{apart:.0e}" if apart else "equal"
+            yield [_name(case), planned, mebibytes(case), losses, number / max(1, len(side) - 1)]
 
 
 def _gradient(case: Case) -> list[Cell]:
@@ -91,7 +96,7 @@ def _side(side: list[Case]) -> list[Cell]:
     return [
         f"{NAMES[free.task.net]}, {name}", len(side), mebibytes(free), mebibytes(least),
         least.setting.partition(", ")[2], len(risen), max(risen, default=0.0),
-        f"{apart.count(0.0)} of {len(apart)}", max(apart, default=0.0),
+        f"{apart.count(0.0)} of {len(apart)}", f"{max(apart):.0e}" if any(apart) else "none",
     ]  # fmt: skip
 
 

@@ -17,18 +17,24 @@ SIDES = {
     "checkpoints": ("PyTorch, checkpoint_sequential", "orange"),
 }
 #: Where a panel's axes begin, their lengths, what lies between panels, and the height of the words above.
-LEFT, WIDE, HIGH, APART, HEAD = 58, 350, 96, 50, 80
+LEFT, WIDE, HIGH, APART, HEAD = 58, 350, 96, 50, 88
 
 
-def points() -> dict[str, dict[str, list[float]]]:
-    """Returns MiB of the points by net and side, from the free run to the least budget."""
+#: (place between the free run, 0, and the least budget, 1; MiB of the process).
+Point = tuple[float, float]
+
+
+def points() -> dict[str, dict[str, list[Point]]]:
+    """Returns the points by net and side."""
     rows = json.loads(FIGURES.read_text(encoding="utf-8"))["tables"]["points"]
-    place = [heading for heading, _ in rows["columns"]].index("MiB")
-    found: dict[str, dict[str, list[float]]] = {}
+    headings = [heading for heading, _ in rows["columns"]]
+    found: dict[str, dict[str, list[Point]]] = {}
     for row in rows["rows"]:
         net, words = row[0].split(", ", 1)
         side = re.split(r"[ ,]", words)[0]
-        found.setdefault(net, {}).setdefault(side, []).append(row[place])
+        found.setdefault(net, {}).setdefault(side, []).append(
+            (row[headings.index("place")], row[headings.index("MiB")])
+        )
     return found
 
 
@@ -49,11 +55,12 @@ def drawing() -> Drawing:
     return made
 
 
-def _panel(made: Drawing, top: float, net: str, sides: dict[str, list[float]]) -> None:
+def _panel(made: Drawing, top: float, net: str, sides: dict[str, list[Point]]) -> None:
     """Adds a net's panel: budgets from the free run at the left to the least, MiB of the process upwards."""
     bottom = top + HIGH
-    step = 100 if max(map(max, sides.values())) < 450 else 200
-    highest = step * -(-max(map(max, sides.values())) // step)
+    most = max(size for side in sides.values() for _, size in side)
+    step = 100 if most < 450 else 200
+    highest = step * -(-most // step)
     made.label(12, top - 8, f"{net}: MiB of the process", "strong", size=12)
     for mark in range(0, int(highest) + 1, step):
         height = round(bottom - HIGH * mark / highest, 1)
@@ -61,12 +68,8 @@ def _panel(made: Drawing, top: float, net: str, sides: dict[str, list[float]]) -
         made.label(LEFT - 6, height + 4, f"{mark}", "soft", "end", size=11)
     made.label(LEFT, bottom + 16, "no budget", "soft", size=11)
     made.label(LEFT + WIDE, bottom + 16, "the least", "soft", "end", size=11)
-    for side, sizes in sides.items():
-        across = WIDE / max(1, len(sizes) - 1)
-        places = [
-            (round(LEFT + across * place, 1), round(bottom - HIGH * size / highest, 1))
-            for place, size in enumerate(sizes)
-        ]
+    for side, found in sides.items():
+        places = [(round(LEFT + WIDE * x, 1), round(bottom - HIGH * size / highest, 1)) for x, size in found]
         _curve(made, places, SIDES[side][1])
 
 
