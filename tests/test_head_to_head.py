@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -56,4 +57,4 @@ def test_fewer_points_are_part_of_more(modules):
     chosen = [modules("budgets.head_to_head").evenly(points, count) for count in (2, 4, 7, 13, 20)]
     assert [len(one) for one in chosen] == [2, 4, 7, 13, 20]
     settings = [{case.setting for case in one} for one in chosen]
-    assert all(few <= more for few, more in zip(settings, settings[1:], strict=False))
+    assert all(few <= more for few, more in pairwise(settings))
