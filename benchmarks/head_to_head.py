@@ -17,7 +17,7 @@ and over the batch: of ours and of checkpoints of the whole process, planning in
 behind the warm-up alone, in a process that finds all compiled already. A peak rises where it is more than `NOISE` above
 the smallest of all larger budgets. Losses of the first steps are compared with those of the same side's free run: equal
 are those of equal bits. Times: the processes of a side take turns with our free plan's, `Measuring` of
-budgets/turns.py; told are the fastest and the median step of all quiet turns.
+budgets/turns.py; told are the fastest and the median step of all quiet turns, or of all steps if no turn was quiet.
 
 With dropout a repeated forward must draw the same numbers again. Whether it does is seen by --gradients: the squared
 length of the compiled net's first gradient, and the slope of the loss along it by central differences, each forward

@@ -58,10 +58,11 @@ def difference(case: Case, free: Case) -> float:
 
 
 def times(case: Case) -> tuple[Cell, Cell]:
-    """Milliseconds of a step: the fastest and the median of all turns beside our free plan's; "" if there were none."""
-    turns = [turn for turn in case.turns if turn["round"] != ALONE]
-    seconds = [second for turn in [turn for turn in turns if not turn["why"]] or turns for second in turn["seconds"]]
-    return (1e3 * min(seconds), 1e3 * median(seconds)) if seconds else ("", "")
+    """Milliseconds of a step, the fastest and the median: of quiet turns, of all if none was; "" if it took no turn."""
+    turns = [turn for turn in case.turns if not turn["why"]] or case.turns
+    seconds = [second for turn in turns for second in turn["seconds"]]
+    timed = any(turn["round"] != ALONE for turn in case.turns)
+    return (1e3 * min(seconds), 1e3 * median(seconds)) if timed else ("", "")
 
 
 def _points(side: list[Case]) -> Iterator[list[Cell]]:
