@@ -58,10 +58,15 @@ def run_task(task: BudgetTask) -> None:
         from peers import budget_side
 
         budget_side.run(task, told)
-    elif task.way in ("plan", "check"):
+    elif task.way in ("plan", "check", "write"):
         from peers import budget_side
 
-        print(json.dumps(budget_side.plans(task) if task.way == "plan" else budget_side.check(task)), file=told)
+        asked = {"plan": budget_side.plans, "check": budget_side.check, "write": budget_side.write}
+        print(json.dumps(asked[task.way](task)), file=told)
+    elif task.way == "torch-gradient":
+        from peers import torch_gradient
+
+        print(json.dumps(torch_gradient.run(task)), file=told)
     else:
         from peers import torch_budget
 

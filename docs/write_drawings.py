@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
-NAMES = ("three_budgets", "backward_generator", "step_pipeline", "rooms", "lifespans")
+NAMES = ("three_budgets", "head_to_head", "backward_generator", "step_pipeline", "rooms", "lifespans")
 
 
 def main() -> int:

@@ -39,6 +39,7 @@ ROWS = [
     ("compare.py", "--write FILE", "| net, batch | peer | ms, fastest step: ours |", "torch"),
     ("data_loading.py", "", "shuffled: an epoch reads", ""),
     ("generation.py", "", "texts   ms an id: ours  torch", "torch"),
+    ("head_to_head.py", "--write FILE", "| net, side | budgets | MiB, free |", ""),
     ("host_cost.py", "", "fastest  median", "cupy"),
     ("kernels.py", "", "| kernel, shape | ours, ms | PyTorch, ms |", "torch"),
     ("full_training.py", "--write FILE", "| side | MiB | planned MiB |", "torch transformers"),
@@ -177,7 +178,7 @@ def test_nets_are_as_large_as_published():
 SAME = """
 import torch
 from math import prod
-from nets import NETS
+from nets import NETS, entry
 from peers import torch_nets
 from peers.torch_segments import built
 for name, build in torch_nets.NETS.items():
@@ -185,9 +186,11 @@ for name, build in torch_nets.NETS.items():
         named = torch_nets.parameters_by_our_names(build())
     theirs = {n: tuple(p.T.shape if turned else p.shape) for n, p, turned in named}
     assert theirs == {n: tuple(v.shape) for n, v in NETS[name].build(init=0.0).parameters().items()}, name
-for name in ("densenet121", "unet"):
-    ours = sum(prod(value.shape) for value in NETS[name].build(init=0.0).param_values())
-    assert ours == sum(p.numel() for p in built(name, 2).parameters()), name
+for name in ("resnet50", "unet", "llama"):
+    theirs = {n: tuple(p.T.shape if turned else p.shape) for n, p, turned in built(name, 2).by_our_names()}
+    assert theirs == {n: tuple(v.shape) for n, v in entry(name).build().parameters().items()}, name
+ours = sum(prod(value.shape) for value in NETS["densenet121"].build(init=0.0).param_values())
+assert ours == sum(p.numel() for p in built("densenet121", 2).parameters())
 """
 
 

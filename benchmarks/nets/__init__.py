@@ -16,7 +16,7 @@ from singa_lite import FeedForwardNet, models
 
 from .resnet import resnet18_32
 from .small import chain, digits_cnn, lenet, mlp
-from .text import BYTES, CLASSES, FEATURES, STEPS, gpt2_small_256, gpt2_small_512, gpt_11m, lstm
+from .text import BYTES, CLASSES, FEATURES, IDS, LENGTH, STEPS, gpt2_small_256, gpt2_small_512, gpt_11m, llama, lstm
 from .vgg import vgg16
 
 Shape = tuple[int, ...]
@@ -59,11 +59,12 @@ NETS: dict[str, Entry] = {
     "chain": Entry(chain, (8,), 4),
 }
 
-#: Those of `sequences.py`.
+#: Those of `sequences.py`, and of `head_to_head.py`.
 TEXTS: dict[str, Entry] = {
     "gpt_11m": Entry(gpt_11m, (256,), BYTES, (256,), BYTES, False),
     "gpt2_small_256": Entry(gpt2_small_256, (256,), 50257, (256,), 50257, False),
     "gpt2_small_512": Entry(gpt2_small_512, (512,), 50257, (512,), 50257, False),
+    "llama": Entry(llama, (LENGTH,), IDS, (LENGTH,), IDS, False),
     "lstm": Entry(lstm, (STEPS, FEATURES), CLASSES, (), 0, False),
 }
 

@@ -6,7 +6,11 @@ from functools import partial
 from typing import Any
 
 from singa_lite import FeedForwardNet, layers, loss, models
+from tiny import size
 
+#: Of `llama`: length of a text, ids, features, heads, hidden features, blocks; the share that is dropped.
+LENGTH, IDS, WIDTH, HEADS, HIDDEN, BLOCKS = size((256, 512, 384, 6, 1024, 6), (8, 50, 32, 2, 64, 2))
+DROPOUT = 0.1
 #: Characters of a text of bytes; steps and features of a recurrent net's samples, and its classes.
 BYTES, STEPS, FEATURES, CLASSES = 256, 100, 256, 10
 
@@ -19,6 +23,19 @@ def gpt_11m(device: Any = None, seed: int = 0) -> FeedForwardNet:
 def gpt2_small(time: int, device: Any = None, seed: int = 0) -> FeedForwardNet:
     """The smallest GPT-2, 124 million parameters, its head tied, over texts of so many tokens."""
     return models.gpt2(time=time, device=device, seed=seed)
+
+
+def llama(device: Any = None, seed: int = 0) -> FeedForwardNet:
+    """Llama's blocks with dropout of attention's probabilities and of what is added, an own head."""
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(axis=-1), device=device, seed=seed)
+    net.add(layers.Embedding("tokens", IDS, WIDTH, weight_init=models.language.INIT, input_sample_shape=(LENGTH,)))
+    options = {"activation": "swiglu", "norm": "rms", "rotary": True, "use_bias": False}
+    for number in range(BLOCKS):
+        options |= {"hidden_size": HIDDEN, "dropout": DROPOUT, "weight_init": models.language.INIT}
+        net.add(layers.TransformerBlock(f"block{number}", HEADS, True, **options))
+    net.add(layers.RMSNormalization("norm"))
+    net.add(layers.Dense("head", IDS, False, weight_init=models.language.INIT))
+    return net
 
 
 def lstm(device: Any = None, seed: int = 0) -> FeedForwardNet:

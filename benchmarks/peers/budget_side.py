@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, TextIO
 
-from nets import NETS
+from nets import entry
 from peak_memory import high_water
-from singa_lite import FeedForwardNet, device, optimizer
+from singa_lite import FeedForwardNet, device, optimizer, tensor
 from singa_lite.compiler.report.memory_plan import MemoryPlan
 from singa_lite.graph.budget_error import BudgetError
 
 from .budget_task import FIXED, BudgetTask, batch, serve, shape
+from .process import read_weights, write_weights
 from .singa_side import use_once
 
 
@@ -21,9 +23,18 @@ def built(task: BudgetTask, budget: int | None = None) -> FeedForwardNet:
     sizes: dict[str, Any] = {}
     if task.image and task.net not in FIXED:
         sizes = {"shape": shape(task)}
-    net = NETS[task.net].build(device.new_cpu(), **sizes)
-    net.compile(optimizer.SGD(0.001, momentum=0.9), memory_budget=budget, precision=task.precision)
+    net = entry(task.net).build(device.new_cpu(), **sizes)
+    if task.folder:
+        read_weights(task.folder, ((name, net.device.array(value)) for name, value in net.parameters().items()))
+    net.compile(optimizer.SGD(task.lr, momentum=task.momentum), memory_budget=budget, precision=task.precision)
     return net
+
+
+def write(task: BudgetTask) -> dict[str, Any]:
+    """Write the weights that all sides start from, and nothing else, into `folder`."""
+    found = built(replace(task, folder="")).parameters().items()
+    write_weights(task.folder, ((name, tensor.to_numpy(value)) for name, value in found))
+    return {}
 
 
 def run(task: BudgetTask, told: TextIO) -> None:

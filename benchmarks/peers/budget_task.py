@@ -22,20 +22,23 @@ from tiny import size
 Array = np.ndarray[Any, Any]
 
 #: Shapes of samples, where they are not those of ImageNet; nets that take no other.
-_SHAPES = {"unet": (3, 128, 160), "lenet": (1, 28, 28), "mlp": (784,)}
-FIXED = ("lenet", "mlp")
+_SHAPES = {"unet": (3, 128, 160), "lenet": (1, 28, 28), "mlp": (784,), "llama": size((256,), (8,))}
+FIXED = ("lenet", "mlp", "llama")
+#: Classes of a target, where they are not 10, and how many ids there are.
+_CLASSES = {"unet": 5, "llama": size(512, 50)}
 #: Seconds that a turn takes at least: shorter steps are repeated.
 TURN = size(0.3, 0.0)
 
 
 @dataclass(frozen=True)
 class BudgetTask:
-    """A case. way: "plan", "check", "singa_lite" or a peer's name; value: bytes of the budget, segments, or the peer's
-    share.
+    """A case. way: "plan", "check", "write", "torch-gradient", "singa_lite" or a peer's name; value: bytes of the
+    budget, segments, or the peer's share.
 
     targets: for "plan", the estimated slowdowns near which points are wanted; budgets: for "check", how many are tried.
     image: extents of the images, 0 for the net's own. channels_last: how the peer's images lie. precision: ours as
-    compile() takes it, of the peer its autocast's.
+    compile() takes it, of the peer its autocast's. momentum: of SGD, at the rate `lr`; folder: of the weights
+    that "write" wrote, "" for each side's own.
     """
 
     way: str
@@ -50,6 +53,9 @@ class BudgetTask:
     budgets: int = 0
     bound: bool = True
     precision: str = "float32"
+    momentum: float = 0.9
+    lr: float = 0.001
+    folder: str = ""
 
     @staticmethod
     def of(given: dict[str, Any]) -> BudgetTask:
@@ -74,10 +80,12 @@ def shape(task: BudgetTask) -> tuple[int, ...]:
 
 def batch(task: BudgetTask) -> tuple[Array, Array]:
     """Inputs and class ids of all steps, equal on all sides."""
-    random, sizes = np.random.default_rng(0), shape(task)
+    random, sizes, classes = np.random.default_rng(0), shape(task), _CLASSES.get(task.net, 10)
+    if task.net == "llama":
+        return random.integers(0, classes, (task.batch, *sizes)), random.integers(0, classes, (task.batch, *sizes))
     x = random.standard_normal((task.batch, *sizes), dtype=np.float32)
     targets = (task.batch, *sizes[1:]) if task.net == "unet" else (task.batch,)
-    return x, random.integers(0, 5 if task.net == "unet" else 10, targets)
+    return x, random.integers(0, classes, targets)
 
 
 def answers() -> TextIO:

@@ -142,7 +142,7 @@ def ddp(task: Task) -> dict[str, Any]:
     x, y = x[rank * each : (rank + 1) * each].clone(), y[rank * each : (rank + 1) * each].clone()
     net = torch_side.built(task.net)
     named = net.by_our_names() if isinstance(net, Text) else torch_side.parameters_by_our_names(net)
-    torch_side.read_weights(task.folder, ((name, torch_side._as_ours(p, turned)) for name, p, turned in named))
+    torch_side.read_weights(task.folder, ((name, torch_side.as_ours(p, turned)) for name, p, turned in named))
     made = DistributedDataParallel(net, gradient_as_bucket_view=True)
     update = torch_side._after_backward(net, task)
 

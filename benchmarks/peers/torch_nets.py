@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import nn
 
+#: (our name, a parameter or a part of one, whether it is the transpose of ours) of all parameters.
+Named = Iterator[tuple[str, torch.Tensor, bool]]
+
 
 def resnet50() -> nn.Module:
     """Samples (3, 224, 224), 1000 classes; the stride on the 3 x 3."""
@@ -96,18 +99,28 @@ NETS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-def parameters_by_our_names(net: nn.Module) -> Iterator[tuple[str, nn.Parameter, bool]]:
-    """(our name, parameter, whether it is the transpose of ours) of all parameters."""
+def parameters_by_our_names(net: nn.Module) -> Named:
+    """Of all modules."""
+    separator = net.separator if isinstance(net, Chain) else "_"
     for path, module in net.named_modules():
-        norm = isinstance(module, nn.BatchNorm2d)
-        for name, parameter in module.named_parameters(recurse=False):
-            kind = {"weight": "gamma", "bias": "beta"}[name] if norm else name
-            turned = isinstance(module, nn.Linear) and name == "weight"
-            yield f"{path.replace('.', '_')}/{kind}", parameter, turned
+        yield from own_by_our_names(path.replace(".", separator), module)
+
+
+def own_by_our_names(path: str, module: nn.Module) -> Named:
+    """Of a module without those in it. path: our layer's name."""
+    norm = isinstance(module, (nn.BatchNorm2d, nn.RMSNorm))
+    for name, parameter in module.named_parameters(recurse=False):
+        kind = {"weight": "gamma", "bias": "beta"}[name] if norm else name
+        yield f"{path}/{kind}", parameter, isinstance(module, nn.Linear) and name == "weight"
 
 
 class Chain(nn.Sequential):
-    """Named modules, one after the other. Every method returns the chain."""
+    """Named modules, one after the other. Every method returns the chain.
+
+    separator: in our names, between a module and those in it.
+    """
+
+    separator = "_"
 
     def __init__(self) -> None:
         super().__init__(OrderedDict())

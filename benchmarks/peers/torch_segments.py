@@ -7,10 +7,11 @@ from itertools import pairwise
 
 import torch
 from torch import nn
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
+from .torch_llama import llama
 from .torch_nets import NETS as COMPARED
-from .torch_nets import Chain
+from .torch_nets import Chain, Named, own_by_our_names, parameters_by_our_names
 
 #: What belongs to the convolution before it: no segment begins with one, as a ReLU in place would change its input.
 _FOLLOWING = (nn.BatchNorm2d, nn.ReLU, nn.ReLU6)
@@ -19,27 +20,29 @@ _GROWTH, _BLOCKS, _WIDTHS = 32, (6, 12, 24, 16), (32, 64, 128, 256)
 
 
 class Segments(nn.Module):
-    """A chain of modules in so many segments of about equal length; 0: nothing is done again. The last one is kept."""
+    """A chain of modules in so many segments, as PyTorch cuts it; 0 or 1: nothing is done again. The last is kept."""
 
     def __init__(self, chain: nn.Sequential, count: int) -> None:
         super().__init__()
+        self._chain = (chain,)  # whose modules are in `units`
         units: list[list[nn.Module]] = []
         for module in chain:
             if units and isinstance(module, _FOLLOWING):
                 units[-1].append(module)
             else:
                 units.append([module])
-        cuts = [round(i * len(units) / max(1, count)) for i in range(max(1, count) + 1)]
-        pieces = [[m for unit in units[a:b] for m in unit] for a, b in pairwise(cuts) if a < b]
-        self.pieces = nn.ModuleList(nn.Sequential(*piece) for piece in pieces)
+        self.units = nn.Sequential(*(nn.Sequential(*unit) for unit in units))
         self.count = count
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """As the chain."""
-        *first, last = self.pieces
-        for piece in first:
-            x = checkpoint(piece, x, use_reentrant=False) if self.count else piece(x)
-        return last(x)
+        if self.count < 2:
+            return self.units(x)
+        return checkpoint_sequential(self.units, min(self.count, len(self.units)), x, use_reentrant=False)
+
+    def by_our_names(self) -> Named:
+        """All parameters."""
+        return parameters_by_our_names(self._chain[0])
 
 
 class DenseLayer(nn.Module):
@@ -105,6 +108,17 @@ class UNet(nn.Module):
     def _stage(self, stage: nn.Module, x: torch.Tensor) -> torch.Tensor:
         return checkpoint(stage, x, use_reentrant=False) if id(stage) in self._again else stage(x)
 
+    def by_our_names(self) -> Named:
+        """All parameters: in the order of the modules, each convolution before its normalization."""
+        upper = range(1, self.depth)
+        stages = [*(f"down{level}" for level in upper), f"level{self.depth}", *(f"up{level}" for level in upper)]
+        pairs = [f"{stage}_conv{number}" for stage in stages for number in (1, 2)]
+        pairs[2 * self.depth : 2 * self.depth] = [f"up{level}_raise" for level in upper]
+        names = [*(name for pair in pairs for name in (pair, f"{pair}_norm")), "scores"]
+        found = [module for module in self.modules() if isinstance(module, (nn.Conv2d, nn.BatchNorm2d))]
+        for name, module in zip(names, found, strict=True):
+            yield from own_by_our_names(name, module)
+
 
 def _conv_norm_relu(channels: int, kernels: int) -> Iterator[nn.Module]:
     yield nn.Conv2d(channels, kernels, 3, padding=1, bias=False)
@@ -116,7 +130,7 @@ def _two_convs(channels: int, kernels: int) -> nn.Module:
     return nn.Sequential(*_conv_norm_relu(channels, kernels), *_conv_norm_relu(kernels, kernels))
 
 
-_CHAINS: dict[str, Callable[[], nn.Module]] = {**COMPARED, "densenet121": densenet121}
+_CHAINS: dict[str, Callable[[], nn.Module]] = {**COMPARED, "densenet121": densenet121, "llama": llama}
 
 
 def built(name: str, count: int) -> nn.Module:

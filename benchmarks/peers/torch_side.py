@@ -46,7 +46,7 @@ def stepper(task: Task, seed: int | None = None) -> Callable[[], float]:
     x, y = (torch.from_numpy(array) for array in read_batch(task.folder))
     net = built(task.net)
     named = net.by_our_names() if isinstance(net, Text) else parameters_by_our_names(net)
-    targets = ((name, _as_ours(p, turned)) for name, p, turned in named)
+    targets = ((name, as_ours(p, turned)) for name, p, turned in named)
     read_weights(task.folder, targets)
     if task.way.endswith("channels-last"):
         net, x = net.to(memory_format=torch.channels_last), _channels_last(x)
@@ -90,7 +90,7 @@ def _perturbed(net: nn.Module, random: torch.Generator) -> Iterator[None]:
             parameter.copy_(value)
 
 
-def _as_ours(parameter: torch.Tensor, turned: bool) -> Any:
+def as_ours(parameter: torch.Tensor, turned: bool) -> Any:
     """The parameter's memory as a NumPy array of our shape."""
     array = parameter.detach().numpy()
     return array.T if turned else array

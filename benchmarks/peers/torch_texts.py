@@ -5,14 +5,13 @@ values, `scaled_dot_product_attention` with `is_causal`, and `nn.LSTM`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import torch
 from torch import nn
 from torch.nn.functional import gelu, linear, scaled_dot_product_attention
 
-#: (our name, a parameter or a part of one, whether it is the transpose of ours).
-Named = Iterator[tuple[str, torch.Tensor, bool]]
+from .torch_nets import Named
 
 
 class Text(nn.Module, ABC):

@@ -101,10 +101,16 @@ class Drawing:
         )
 
     def line(self, points: Sequence[tuple[float, float]], kind: str = "line", dashed: bool = False) -> None:
-        """Adds a line through these points. kind: line or guide."""
+        """Adds a line through these points. kind: line, guide, or a color of COLORS, whose lines are wide."""
         place = " ".join(f"{x:g},{y:g}" for x, y in points)
         dash = ' stroke-dasharray="4 3"' if dashed else ""
-        self._shapes.append(f'<polyline points="{place}" class="{kind}" fill="none" stroke-width="1.2"{dash}/>')
+        drawn = f'stroke="{COLORS[kind]}"' if kind in COLORS else f'class="{kind}"'
+        wide = 2 if kind in COLORS else 1.2
+        self._shapes.append(f'<polyline points="{place}" {drawn} fill="none" stroke-width="{wide}"{dash}/>')
+
+    def dot(self, x: float, y: float, color: str) -> None:
+        """Adds a point of a curve. color: of COLORS."""
+        self._shapes.append(f'<circle cx="{x:g}" cy="{y:g}" r="3" fill="{COLORS[color]}"/>')
 
     def arrow(self, points: Sequence[tuple[float, float]], dashed: bool = False) -> None:
         """Adds a line with a head at its end, whose last part is horizontal or vertical."""
