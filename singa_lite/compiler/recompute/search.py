@@ -193,8 +193,12 @@ class LargeSearch:
             found.append(self._greedy(limit))
         fitting = [choice for choice in found if choice is not None and choice.floor <= limit]
         if not fitting and self.lowest.floor <= limit:
-            return self.lowest
-        return min(fitting, key=by_time, default=None)
+            fitting.append(self.lowest)
+        if not fitting:
+            return None
+        self._local.begin(min(fitting, key=by_time).levels)
+        self._local.exchange(limit)
+        return self._local.choice()
 
     @cached_property
     def lowest(self) -> Choice:

@@ -10,10 +10,11 @@ each call that writes it, `again` whether it is done again in a stage:
     bytes of all that is held, and of what each schedule has there   <= the limit, at each instant
     minimize the seconds of all that is done again
 
-First both are fractions, for two choices of instants. Then, for the choice of the larger bound, they are 0 or 1: HiGHS
-adds cutting planes, and what it has proved by then counts. Each relaxation lowers the bound only: the inside of stages,
-values below `TINY` of the peak, values that were written over since, all instants but some, and calls that write over
-any input that may die there.
+First both are fractions, for two choices of instants. Then, for two choices of few instants, they are 0 or 1: HiGHS
+adds cutting planes, and what it has proved by then counts. What is done again by parts in several stages costs too
+little there, so fewer instants are often better. Each relaxation lowers the bound only: the inside of stages, values
+below `TINY` of the peak, values that were written over since, all instants but some, and calls that write over any
+input that may die there.
 """
 
 from __future__ import annotations
@@ -32,10 +33,12 @@ from singa_lite.compiler.recompute.repeats import Repeater
 
 #: Instants at which memory counts, with fractions and with whole decisions, and the share of the most bytes below which
 #: a value does not count.
-INSTANTS, WHOLE_INSTANTS, TINY = 48, 24, 1e-3
+INSTANTS, WHOLE_INSTANTS, TINY = 48, 8, 1e-3
+#: Share of the most live bytes from which on a step belongs to the peak.
+PEAK = 0.75
 #: Where whole decisions end: nodes of the search tree, the share of the time between the bound and a solution, and
 #: seconds, as a guard: what is proved until then is a bound too.
-ENOUGH = {"node_limit": 1, "mip_rel_gap": 0.005, "time_limit": 60.0}
+ENOUGH = {"node_limit": 1, "mip_rel_gap": 0.005, "time_limit": 30.0}
 #: (column, factor) of the variables of a row, and what their sum is at most.
 _Row = tuple[Sequence[tuple[int, float]], float]
 _Bytes = np.ndarray[Any, np.dtype[np.int64]]
@@ -70,10 +73,9 @@ def least_repeat_seconds(program: Program, limit: int) -> float | None:
         return None
     values = _values(program, repeater, int(TINY * limit))
     bounds = [_solved(values, least, instants, limit) for instants in _choices_of_instants(least, INSTANTS)]
-    best = int(np.argmax(bounds))
-    if 0.0 < bounds[best] < inf:
-        fewer = list(_choices_of_instants(least, WHOLE_INSTANTS))[best]
-        bounds.append(_solved(values, least, fewer, limit, whole=True))
+    if 0.0 < max(bounds) < inf:
+        few = [_peaks(values, least), next(_choices_of_instants(least, WHOLE_INSTANTS))]
+        bounds += [_solved(values, least, instants, limit, whole=True) for instants in few]
     return max(bounds) if max(bounds) < inf else None
 
 
@@ -126,6 +128,16 @@ def _choices_of_instants(least: _Bytes, number: int) -> Iterator[list[int]]:
     edges = np.unique(np.linspace(0, len(least), min(number, len(least)) + 1).astype(int))
     yield [int(start + np.argmax(least[start:stop])) for start, stop in pairwise(edges)]
     yield sorted({int(step) for step in edges[1:] - 1})
+
+
+def _peaks(values: _Values, least: _Bytes) -> list[int]:
+    """Two steps of the peak without repeats: with most live bytes, and with most of `least`; and the last step."""
+    live = least.copy()
+    for value, size in enumerate(values.sizes):
+        used = [step for step, read in values.uses.items() if value in read]
+        live[min(used) : max(used) + 1] += size
+        live[used] -= size
+    return sorted({int(live.argmax()), int(np.where(live >= PEAK * live.max(), least, -1).argmax()), len(least) - 1})
 
 
 def _solved(values: _Values, least: _Bytes, instants: Sequence[int], limit: int, whole: bool = False) -> float:
