@@ -144,12 +144,19 @@ def test_a_plan_says_how_far_the_best_possible_may_be():
     assert "certified" not in free.summary()
 
 
-def test_a_chain_of_blocks_is_near_the_best_possible():
+@pytest.mark.parametrize(
+    ("sizes", "share"),
+    [
+        ((8192, 256, 128, 4, 32), 0.35),
+        pytest.param((50257, 1024, 1024, 16, 24), 0.3, marks=pytest.mark.nightly, id="GPT-2 medium"),
+    ],
+)
+def test_a_chain_of_blocks_is_near_the_best_possible(sizes, share):
     """The scores of a tied head wait for the last gradient; to make them twice is not the way."""
-    net = models.gpt2(*(8192, 256, 128, 4, 32), dropout=0.1, device=device.abstract("onednn"))
+    net = models.gpt2(*sizes, dropout=0.1, device=device.abstract("onednn"))
     net.compile(optimizer.SGD(lr=0.1))
     recorded = net.plan_batch(1, samples=1).placed
-    lowering, limit = Lowering(recorded.recorded), int(0.35 * recorded.arena_bytes)
+    lowering, limit = Lowering(recorded.recorded), int(share * recorded.arena_bytes)
     placed = lowering.within(limit)
     bound = lowering.least_seconds(limit) / total_seconds(lowering.without_limit()) - 1.0
     slowdown = estimated_slowdown(placed.planned, placed.free)
