@@ -78,8 +78,8 @@ class Ranking:
 STRIKES = 3
 #: Values dropped at once: one for every so many candidates.
 CANDIDATES_AT_ONCE = 400
-#: How many of the costliest values are exchanged, by how many turns each.
-EXCHANGED, TURNS = 24, 6
+#: How many of the costliest values are exchanged, by how many turns each; the same in large programs.
+EXCHANGED, LARGE_EXCHANGED = (24, 6), (4, 400)
 #: Turns of a greedy attempt for each candidate.
 MOST_TURNS = 3
 #: Rounded costs are whole picoseconds, which sum up to the same in any order.
@@ -214,20 +214,21 @@ class LocalSearch:
     def exchange(self, limit: int) -> None:
         """The costliest values are held otherwise, or kept and others dropped in their place, if that is cheaper."""
         must = self.bounds.levels(limit)
-        for block in self._ranking.by_cost()[: EXCHANGED if self.at_once == 1 else 0]:
+        number, turns = EXCHANGED if self.at_once == 1 else LARGE_EXCHANGED
+        for block in self._ranking.by_cost()[:number]:
             now, least = self.model.levels.get(block, KEPT), must.get(block, KEPT)
             for level in BY_COST[BY_COST.index(least) : BY_COST.index(min(now, SEGMENT))]:
                 if self.change_below({block: level}, self.model.cost, limit):
                     break
             if block in self.model.levels and block not in must:
-                self._exchange_one(block, limit)
+                self._exchange_one(block, limit, turns)
 
-    def _exchange_one(self, block: int, limit: int) -> None:
+    def _exchange_one(self, block: int, limit: int, turns: int) -> None:
         self.model.settle()
         before, cost = self.model.mark(), self.model.cost
         if self._try_levels({block: KEPT}) is None:
             return
-        if self.lower(limit, (8, 3, 1), block, cost, TURNS):
+        if self.lower(limit, (8, 3, 1), block, cost, turns):
             self.take_back(limit)
         if self.model.floor > limit or self.model.cost >= cost:
             self.model.back_to(before)

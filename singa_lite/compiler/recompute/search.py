@@ -16,7 +16,8 @@ costs what the chain of instructions back to values that are there costs. In fiv
 
 A trial of one value after the other takes too long where there are thousands. So in large programs cuts of the chain of
 stages (`chain_cuts.py`), which are near the optimum of a chain, compete with greedy steps alone; these are better where
-values differ much in what they cost, and not much has to be dropped.
+values differ much in what they cost, and not much has to be dropped. The few costliest values of the better one
+are exchanged.
 
 All is bounded by numbers of trials and not by time, so a plan does not depend on how fast the machine is. In programs
 that are small enough a limit gets what the next of a ladder of fixed rungs gets, so that more bytes take no more time.
@@ -193,8 +194,12 @@ class LargeSearch:
             found.append(self._greedy(limit))
         fitting = [choice for choice in found if choice is not None and choice.floor <= limit]
         if not fitting and self.lowest.floor <= limit:
-            return self.lowest
-        return min(fitting, key=by_time, default=None)
+            fitting.append(self.lowest)
+        if not fitting:
+            return None
+        self._local.begin(min(fitting, key=by_time).levels)
+        self._local.exchange(limit)
+        return self._local.choice()
 
     @cached_property
     def lowest(self) -> Choice:

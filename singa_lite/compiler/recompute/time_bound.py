@@ -1,8 +1,8 @@
 """A lower bound on the seconds of any schedule within a limit that keeps the order of the recorded calls.
 
-The mixed-integer program of Checkmate (Jain and others, arXiv 1910.02653) with its variables between 0 and 1. Between
-some steps of the program, the instants, lie stages. Of each value that can be made again, a fraction is held at each
-instant, and of each call that writes it, a fraction is done again in each stage:
+The mixed-integer program of Checkmate (Jain and others, arXiv 1910.02653) for some steps of the program, the instants,
+and the stages between them. Of each value that can be made again, `held` says whether it is there at an instant, and of
+each call that writes it, `again` whether it is done again in a stage:
 
     again[k, writer]  <= held[k - 1, value] + again[k, its writer]   for each value that the writer reads
     held[k, value]    <= held[k - 1, value] + again[k, its writer]
@@ -10,8 +10,11 @@ instant, and of each call that writes it, a fraction is done again in each stage
     bytes of all that is held, and of what each schedule has there   <= the limit, at each instant
     minimize the seconds of all that is done again
 
-Each relaxation lowers the bound only: the inside of stages, values below `TINY` of the peak, values that were written
-over since, all instants but some, and calls that write over any input that may die there.
+First both are fractions, for two choices of instants. Then, for two choices of few instants, they are 0 or 1: HiGHS
+adds cutting planes, and what it has proved by then counts. What is done again by parts in several stages costs too
+little there, so fewer instants are often better. Each relaxation lowers the bound only: the inside of stages, values
+below `TINY` of the peak, values that were written over since, all instants but some, and calls that write over any
+input that may die there.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -27,8 +31,14 @@ from singa_lite.compiler.ir.program import Program
 from singa_lite.compiler.recompute.live_bytes_model import pairs_of
 from singa_lite.compiler.recompute.repeats import Repeater
 
-#: Instants at which memory counts, and the share of the most bytes below which a value does not count.
-INSTANTS, TINY = 48, 1e-3
+#: Instants at which memory counts, with fractions and with whole decisions, and the share of the most bytes below which
+#: a value does not count.
+INSTANTS, WHOLE_INSTANTS, TINY = 48, 8, 1e-3
+#: Share of the most live bytes from which on a step belongs to the peak.
+PEAK = 0.75
+#: Where whole decisions end: nodes of the search tree, the share of the time between the bound and a solution, and
+#: seconds, as a guard: what is proved until then is a bound too.
+ENOUGH = {"node_limit": 1, "mip_rel_gap": 0.005, "time_limit": 30.0}
 #: (column, factor) of the variables of a row, and what their sum is at most.
 _Row = tuple[Sequence[tuple[int, float]], float]
 _Bytes = np.ndarray[Any, np.dtype[np.int64]]
@@ -62,9 +72,11 @@ def least_repeat_seconds(program: Program, limit: int) -> float | None:
     if len(least) and least.max() > limit:
         return None
     values = _values(program, repeater, int(TINY * limit))
-    bounds = [_solved(values, least, instants, limit) for instants in _choices_of_instants(least)]
-    found = [bound for bound in bounds if bound is not None]
-    return max(found) if len(found) == len(bounds) else None
+    bounds = [_solved(values, least, instants, limit) for instants in _choices_of_instants(least, INSTANTS)]
+    if 0.0 < max(bounds) < inf:
+        few = [_peaks(values, least), next(_choices_of_instants(least, WHOLE_INSTANTS))]
+        bounds += [_solved(values, least, instants, limit, whole=True) for instants in few]
+    return max(bounds) if max(bounds) < inf else None
 
 
 def _least_live_bytes(program: Program, repeater: Repeater) -> _Bytes:
@@ -111,17 +123,27 @@ def _values(program: Program, repeater: Repeater, least: int) -> _Values:
     )
 
 
-def _choices_of_instants(least: _Bytes) -> Iterator[list[int]]:
+def _choices_of_instants(least: _Bytes, number: int) -> Iterator[list[int]]:
     """Yields steps with the most bytes of each of so many parts of the program, and evenly spread ones."""
-    edges = np.unique(np.linspace(0, len(least), min(INSTANTS, len(least)) + 1).astype(int))
+    edges = np.unique(np.linspace(0, len(least), min(number, len(least)) + 1).astype(int))
     yield [int(start + np.argmax(least[start:stop])) for start, stop in pairwise(edges)]
     yield sorted({int(step) for step in edges[1:] - 1})
 
 
-def _solved(values: _Values, least: _Bytes, instants: Sequence[int], limit: int) -> float | None:
-    """The seconds of the linear program; None where it has no solution."""
+def _peaks(values: _Values, least: _Bytes) -> list[int]:
+    """Two steps of the peak without repeats: with most live bytes, and with most of `least`; and the last step."""
+    live = least.copy()
+    for value, size in enumerate(values.sizes):
+        used = [step for step, read in values.uses.items() if value in read]
+        live[min(used) : max(used) + 1] += size
+        live[used] -= size
+    return sorted({int(live.argmax()), int(np.where(live >= PEAK * live.max(), least, -1).argmax()), len(least) - 1})
+
+
+def _solved(values: _Values, least: _Bytes, instants: Sequence[int], limit: int, whole: bool = False) -> float:
+    """The least seconds, or with whole decisions what they are proved to be at least; infinite where nothing fits."""
     try:
-        from scipy.optimize import linprog
+        from scipy.optimize import Bounds, LinearConstraint, milp
         from scipy.sparse import csr_array
     except ImportError as error:
         raise ImportError(
@@ -136,15 +158,22 @@ def _solved(values: _Values, least: _Bytes, instants: Sequence[int], limit: int)
     data = [(row, column, factor) for row, (terms, _) in enumerate(rows) for column, factor in terms]
     at, columns, factors = (np.array(part) for part in zip(*data, strict=True))
     matrix = csr_array((factors, (at, columns)), shape=(len(rows), held + again))
-    cost = np.concatenate([np.zeros(held), np.tile(values.seconds, len(instants))])
+    unit = max(values.seconds)
+    cost = np.concatenate([np.zeros(held), np.tile(values.seconds, len(instants)) / unit])
     most = np.concatenate([_upper_bounds(values.born, instants), _upper_bounds(values.steps, [-1, *instants[:-1]])])
-    bounds, ends = np.stack([np.zeros_like(most), most], 1), [end for _, end in rows]
-    found: Any = linprog(cost, A_ub=matrix, b_ub=ends, bounds=bounds, method="highs")
+    found: Any = milp(
+        cost,
+        integrality=np.full(len(cost), int(whole)),
+        bounds=Bounds(0, most),
+        constraints=LinearConstraint(matrix, ub=[end for _, end in rows]),
+        options=ENOUGH if whole else {},
+    )
     if found.status == 2:
-        return None
-    if found.status != 0:
+        return inf
+    proved = found.mip_dual_bound if whole else found.fun
+    if proved is None and not whole:
         raise RuntimeError(f"bound of the time: wanted a solution of the linear program, received {found.message}")
-    return max(0.0, float(found.fun))
+    return max(0.0, unit * float(proved or 0.0))
 
 
 def _upper_bounds(steps: Sequence[int], instants: Sequence[int]) -> np.ndarray[Any, Any]:
