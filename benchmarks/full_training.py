@@ -229,6 +229,8 @@ def main() -> int:
         show(watch, table, row(told, SHAPES_LENGTH, found))
         print(f"weights made in {found['made']:.1f} s, at most {found['made peak'] / MIB:,.0f} MiB")
         return watch.status
+    told = (f"--{name} {getattr(options, name)}" for name in ("steps", "seeds", "length"))
+    command = " ".join(["python benchmarks/full_training.py", *told])
     with tempfile.TemporaryDirectory() as folder:
         prepare(Path(folder), model_file() if options.model is None else options.model, options.length)
         for side in options.side:
@@ -236,7 +238,7 @@ def main() -> int:
             runs = (in_process(task, {"seed": seed}) for seed in range(options.seeds))
             show(watch, table, row(side, options.length, *runs))
             if options.write:
-                write(options.write, origin("python benchmarks/full_training.py"), {"steps": table})
+                write(options.write, origin(command), {"steps": table})
     return watch.status
 
 
