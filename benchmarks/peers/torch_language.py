@@ -67,7 +67,9 @@ def writing(model: Any, prompt: np.ndarray, count: int) -> Callable[[], Any]:
     return lambda: model.eval().generate(ids, attention_mask=torch.ones_like(ids), **options)[0]
 
 
-def training_all(model: Any, rate: float, decay: float, in_backward: bool) -> Callable[[np.ndarray, np.ndarray], float]:
+def training_all(
+    model: Any, rate: float, decay: float, in_backward: bool, compiled: bool = False
+) -> Callable[[np.ndarray, np.ndarray], float]:
     """A step of all weights by AdamW. in_backward: each is updated as soon as its gradient is there, which is freed."""
     import torch
 
@@ -80,12 +82,12 @@ def training_all(model: Any, rate: float, decay: float, in_backward: bool) -> Ca
         rules[value].step()
         rules[value].zero_grad(set_to_none=True)
 
+    forward = torch.compile(model) if compiled else model
     for value in rules:
         value.register_post_accumulate_grad_hook(update)
 
     def step(x: np.ndarray, y: np.ndarray) -> float:
-        scores = model(input_ids=torch.from_numpy(x), use_cache=False).logits
-        loss = torch.nn.functional.cross_entropy(scores.float().flatten(0, 1), torch.from_numpy(y).flatten())
+        loss = _loss(forward, x, y)
         loss.backward()
         if whole is not None:
             whole.step()
@@ -93,3 +95,19 @@ def training_all(model: Any, rate: float, decay: float, in_backward: bool) -> Ca
         return float(loss.detach())
 
     return step
+
+
+def mean_loss(model: Any, x: np.ndarray, y: np.ndarray) -> float:
+    """The loss of rows, without training, one after the other."""
+    import torch
+
+    model.eval()
+    with torch.no_grad():
+        return float(np.mean([float(_loss(model, x[row : row + 1], y[row : row + 1])) for row in range(len(x))]))
+
+
+def _loss(model: Any, x: np.ndarray, y: np.ndarray) -> Any:
+    import torch
+
+    scores = model(input_ids=torch.from_numpy(x), use_cache=False).logits
+    return torch.nn.functional.cross_entropy(scores.float().flatten(0, 1), torch.from_numpy(y).flatten())
