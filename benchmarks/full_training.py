@@ -131,7 +131,8 @@ def of_shapes(task: Task, options: dict[str, Any]) -> dict[str, Any]:
     ids = np.random.default_rng(0).integers(0, config.vocabulary, (2, 1, SHAPES_LENGTH))
     init = initializer.Uniform(-0.03, 0.03)
     rows = iter(lambda: (ids[0], ids[1]), None)
-    return of_net(task, lambda: models.language_model(config, SHAPES_LENGTH, weight_init=init, seed=0), options, rows)
+    given = {"weight_init": init, "parameter_dtype": options.get("parameter_dtype"), "seed": 0}
+    return of_net(task, lambda: models.language_model(config, SHAPES_LENGTH, **given), options, rows)
 
 
 def in_process(task: Task, options: dict[str, Any]) -> dict[str, Any]:

@@ -39,13 +39,15 @@ class StoredWeight(NamedTuple):
     shape: Shape
     blocks: ByteArray
 
-    def numbers(self) -> NDArray[np.float32]:
-        """Returns all of it in float32, made some rows at a time."""
-        found = np.empty((len(self.blocks), self.shape[-1]), np.float32)
+    def pieces(self) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """Yields (its first row, float32 (rows, columns)) of one piece after the other."""
         step = max(1, AT_ONCE // self.shape[-1])
-        for row in range(0, len(found), step):
-            found[row : row + step] = dequantized(self.blocks[row : row + step], self.format)
-        return found.reshape(self.shape)
+        for row in range(0, len(self.blocks), step):
+            yield row, dequantized(self.blocks[row : row + step], self.format)
+
+    def numbers(self) -> NDArray[np.float32]:
+        """Returns all of it."""
+        return np.concatenate([piece for _, piece in self.pieces()]).reshape(self.shape)
 
 
 class StoredModel(NamedTuple):
