@@ -17,11 +17,9 @@ from singa_lite.tensor.making import store_as
 
 #: What `parameter_dtype` takes: how matrices and filters are stored.
 PARAMETER_DTYPES = ("float32", "bfloat16")
-#: Initializers that round as they draw, without all numbers in float32.
-_ROUNDING = (
-    *(initializer.Constant, initializer.Normal, initializer.TruncatedNormal),
-    *(initializer.GlorotNormal, initializer.HeNormal, initializer.LecunNormal),
-)
+_ONE_KERNEL = (initializer.Constant, initializer.Uniform, initializer.Normal, initializer.FanScaled)
+#: Calls of initializers that are one kernel, which rounds its numbers as it makes them.
+_ROUNDING = tuple(kind.__call__ for kind in _ONE_KERNEL)
 
 
 def check(where: str, name: str | None, dtype: DType, device: Device) -> None:
@@ -50,7 +48,7 @@ def store(values: Iterable[Tensor], name: str | None, dtype: DType) -> None:
 
 def fill(init: initializer.Spec, value: Tensor, key: NDArray[np.uint64], fans: tuple[int, int]) -> None:
     """Gives a parameter its first values, see `initializer.fill`; in bfloat16 those of float32, rounded to nearest."""
-    if not is_bfloat16(value.dtype) or value.device.is_abstract or type(initializer.get(init)) in _ROUNDING:
+    if not is_bfloat16(value.dtype) or value.device.is_abstract or type(initializer.get(init)).__call__ in _ROUNDING:
         initializer.fill(init, value, key, *fans)
         return
     wide = empty(value.shape, np.float32, value.device)
