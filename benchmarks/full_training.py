@@ -8,8 +8,8 @@ SmolLM2-135M's weights as float32 (`models.load(path, weights="float32")`), Adam
 library, one row of 256 ids a step, the same rows on all sides. Memory is VmHWM over the level after the import. The
 loss is the mean of the first and of the last tenth of the steps, each before its update.
 
---shapes: no file is read; a net of these sizes with random weights does a few steps of 512 ids. Each side is a process
-of its own.
+--shapes: no file is read; a net of these sizes with random weights does a few steps of 512 ids; MiB of the whole
+process, and of all but the import. --write keeps the file's rows of other options. Each side is a process of its own.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 import quiet
-from figure_file import Table, add_option, line, origin, write
+from figure_file import Table, add_option, line, origin, read, write
 from language_models import model_file
 from language_plans import MODELS, SMALL
 from peak_memory import high_water
@@ -54,6 +54,10 @@ SIDES = (*OURS, *PEERS)
 COLUMNS = [
     ("side", ""), ("MiB", ",.0f"), ("planned MiB", ",.0f"), ("s, least", ".2f"), ("tokens/s", ",.0f"),
     ("loss, first", ".3f"), ("loss, last", ".3f"),
+]  # fmt: skip
+SHAPES_COLUMNS = [
+    ("options", ""), ("MiB", ",.0f"), ("over the import", ",.0f"), ("planned", ",.0f"), ("s, a step", ".1f"),
+    ("tokens/s", ",.1f"), ("weights made, s", ".1f"), ("weights made, MiB", ",.0f"),
 ]  # fmt: skip
 
 
@@ -114,7 +118,7 @@ def of_net(task: Task, make: Callable[[], Any], options: dict[str, Any], rows: I
     decay = {"weight_decay": DECAY} if task.optimizer == "AdamW" else {}
     net.compile(getattr(optimizer, task.optimizer)(lr=task.lr, **decay), **options)
     found = measured(task, level, lambda: float(net.train_one_batch(*next(rows))[0]))
-    return {**found, **made, "planned": net.memory_plan.total_bytes}
+    return {**found, **made, "planned": net.memory_plan.total_bytes, "level": level}
 
 
 def _loaded(task: Task) -> Any:
@@ -181,6 +185,31 @@ def show(watch: quiet.Watch, table: Table, cells: list[Any]) -> None:
     watch.write(line([table.text(cells, place) for place in range(len(cells))]), watch.trouble())
 
 
+def shapes(options: argparse.Namespace) -> int:
+    """Print the row of random weights; the exit status."""
+    watch, table = quiet.Watch(options.anyway), Table(SHAPES_COLUMNS, [])
+    print(table.markdown(), flush=True)
+    names = {"memory_budget": options.budget}
+    names |= {name: getattr(options, name) for name in ("parameter_dtype", "state_dtype", "precision")}
+    given = {name: value for name, value in names.items() if value}
+    task = Task("", options.shapes, 1, options.optimizer, 1e-4, WARMUP, STEPS, options.threads)
+    found = in_process(task, given)
+    least = min(found["seconds"])
+    sizes = found["level"] + found["peak"], found["peak"], found["planned"]
+    made = found["made"], found["made peak"] / MIB
+    told = ", ".join([options.shapes, options.optimizer, *map(str, given.values())])
+    show(watch, table, [told, *(each / MIB for each in sizes), least, SHAPES_LENGTH / least, *made])
+    if options.write:
+        kept = read(options.write).tables["shapes"].rows if Path(options.write).exists() else []
+        rows = [*(row for row in kept if row[0] != told), *table.rows]
+        write(
+            options.write,
+            origin("python benchmarks/full_training.py --shapes"),
+            {"shapes": Table(SHAPES_COLUMNS, rows)},
+        )
+    return watch.status
+
+
 def main() -> int:
     """Print the table."""
     options = arguments()
@@ -188,18 +217,10 @@ def main() -> int:
         task, given = Task.from_json(options.task), json.loads(options.options)
         print(json.dumps(of_shapes(task, given) if task.net else of_side(task)))
         return 0
+    if options.shapes:
+        return shapes(options)
     watch, table = quiet.Watch(options.anyway), Table(COLUMNS, [])
     print(table.markdown(), flush=True)
-    if options.shapes:
-        names = {"memory_budget": options.budget}
-        names |= {name: getattr(options, name) for name in ("parameter_dtype", "state_dtype", "precision")}
-        given = {name: value for name, value in names.items() if value}
-        task = Task("", options.shapes, 1, options.optimizer, 1e-4, WARMUP, STEPS, options.threads)
-        found = in_process(task, given)
-        told = ", ".join([options.shapes, options.optimizer, *map(str, given.values())])
-        show(watch, table, row(told, SHAPES_LENGTH, found))
-        print(f"weights made in {found['made']:.1f} s, at most {found['made peak'] / MIB:,.0f} MiB")
-        return watch.status
     with tempfile.TemporaryDirectory() as folder:
         prepare(Path(folder), model_file() if options.model is None else options.model)
         for side in options.side:
