@@ -206,3 +206,6 @@ def test_a_large_language_model_by_its_sizes_alone(tmp_path):
         totals[name] = total(lines)
     assert 4 * count < totals["sgd"] < 4 * count + 3 * 2**30
     assert totals["adamw"] - totals["sgd"] == pytest.approx(8 * count, rel=1e-2)
+    stored = told(str(tmp_path / "config.json"), optimizer="sgd", **{**given, "weights": "bfloat16"})
+    assert "parameters of bfloat16 and float32" in stored[0]
+    assert totals["sgd"] - total(stored) == pytest.approx(2 * count, rel=1e-2)
