@@ -63,11 +63,9 @@ def load(
         raise ValueError(f"load length: wanted at most the model's context, {config.context}, received {most}")
     formats = formats if weights == "stored" else dict.fromkeys(formats, weights)
     frozen = {name: form for name, form in formats.items() if _can_freeze(name, form)}
-    net = language_model(
-        *(config, most),
-        **{"packed": packed, "weight_format": _nested(frozen), "weight_init": 0.0, "device": at, "seed": seed},
-        parameter_dtype=weights if weights == "bfloat16" else None,
-    )
+    options: dict[str, Any] = {"packed": packed, "weight_format": _nested(frozen), "device": at, "seed": seed}
+    stored_as = weights if weights == "bfloat16" else None
+    net = language_model(config, most, weight_init=0.0, parameter_dtype=stored_as, **options)
     if stored is not None:
         net.tokenizer = stored.tokenizer
         _fill(net, stored, frozen)
