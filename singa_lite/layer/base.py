@@ -196,9 +196,8 @@ class LayerBase(LayerTraits):
         context = self._check_new("add_parameter", name)
         tensor = self._borrowed("_parameters", name, tuple(shape))
         if tensor is None:
-            tensor = context.device.empty(
-                shape, stored_parameters.dtype_of(len(shape), context.parameter_dtype, context.dtype), layout
-            )
+            dtype = stored_parameters.dtype_of(len(shape), context.parameter_dtype, context.dtype)
+            tensor = context.device.empty(shape, dtype, layout)
             tensor.name = f"{self.path}/{name}"
             tensor.stores_grad = True
             stored_parameters.fill(init, tensor, self.random_key(name), fans or (0, 0))
