@@ -11,8 +11,8 @@ mean of the first and of the last tenth of the steps, each before its update, an
 which no side trains. Losses of several seeds stand one after the other. PyTorch computes attention by its
 `scaled_dot_product_attention`; in bfloat16, its parameters, gradients and state are so.
 
---shapes: no file is read; a net of these sizes with random weights does a few steps of 512 ids. Each side is a process
-of its own.
+--shapes: no file is read; a net of these sizes with random weights does a few steps of 512 ids; MiB of the whole
+process, and of all but the import. --write keeps the file's rows of other options. Each side is a process of its own.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 
 import quiet
-from figure_file import Table, add_option, line, origin, write
+from figure_file import Table, add_option, line, origin, read, write
 from language_models import model_file
 from language_plans import MODELS, SMALL
 from peak_memory import high_water
@@ -73,6 +73,10 @@ SIDES = (*OURS, *PEERS)
 COLUMNS = [
     ("side", ""), ("MiB", ",.0f"), ("planned MiB", ",.0f"), ("s, least", ".2f"), ("tokens/s", ",.0f"),
     ("loss, first", ""), ("loss, last", ""), ("held out", ""),
+]  # fmt: skip
+SHAPES_COLUMNS = [
+    ("options", ""), ("MiB", ",.0f"), ("over the import", ",.0f"), ("planned", ",.0f"), ("s, a step", ".1f"),
+    ("tokens/s", ",.1f"), ("weights made, s", ".1f"), ("weights made, MiB", ",.0f"),
 ]  # fmt: skip
 
 
@@ -116,7 +120,7 @@ def of_side(task: Task, seed: int) -> dict[str, Any]:
     rows, unseen = rows_of(np.delete(whole, held, axis=0), seed), (whole[held, :-1], whole[held, 1:])
     length = whole.shape[1] - 1
     if task.way in OURS:
-        return of_net(task, lambda: _loaded(task, length), OURS[task.way], rows, unseen)
+        return of_net(task, lambda: _loaded(task, length, OURS[task.way]), OURS[task.way], rows, unseen)
     in_backward, bfloat16, compiled = PEERS[task.way]
     torch_language.use_once()
     level = high_water()
@@ -139,14 +143,15 @@ def of_net(
     decay = {"weight_decay": DECAY} if task.optimizer == "AdamW" else {}
     net.compile(getattr(optimizer, task.optimizer)(lr=task.lr, **decay), **options)
     found = measured(task, level, lambda: float(net.train_one_batch(*next(rows))[0]))
-    found |= {**made, "planned": net.memory_plan.total_bytes}
+    found |= {**made, "planned": net.memory_plan.total_bytes, "level": level}
     return found | {"held": net.evaluate(*unseen, batch_size=1)[0]} if unseen else found
 
 
-def _loaded(task: Task, length: int) -> Any:
+def _loaded(task: Task, length: int, options: dict[str, Any]) -> Any:
     from singa_lite import models
 
-    return models.load(Path(task.folder) / "model.gguf", length, weights="float32", seed=0)
+    weights = options.get("parameter_dtype", "float32")
+    return models.load(Path(task.folder) / "model.gguf", length, weights=weights, seed=0)
 
 
 def of_shapes(task: Task, options: dict[str, Any]) -> dict[str, Any]:
@@ -157,7 +162,8 @@ def of_shapes(task: Task, options: dict[str, Any]) -> dict[str, Any]:
     ids = np.random.default_rng(0).integers(0, config.vocabulary, (2, 1, SHAPES_LENGTH))
     init = initializer.Uniform(-0.03, 0.03)
     rows = iter(lambda: (ids[0], ids[1]), None)
-    return of_net(task, lambda: models.language_model(config, SHAPES_LENGTH, weight_init=init, seed=0), options, rows)
+    given = {"weight_init": init, "parameter_dtype": options.get("parameter_dtype"), "seed": 0}
+    return of_net(task, lambda: models.language_model(config, SHAPES_LENGTH, **given), options, rows)
 
 
 def in_process(task: Task, options: dict[str, Any]) -> dict[str, Any]:
@@ -210,6 +216,31 @@ def show(watch: quiet.Watch, table: Table, cells: list[Any]) -> None:
     watch.write(line([table.text(cells, place) for place in range(len(cells))]), watch.trouble())
 
 
+def shapes(options: argparse.Namespace) -> int:
+    """Print the row of random weights; the exit status."""
+    watch, table = quiet.Watch(options.anyway), Table(SHAPES_COLUMNS, [])
+    print(table.markdown(), flush=True)
+    names = {"memory_budget": options.budget}
+    names |= {name: getattr(options, name) for name in ("parameter_dtype", "state_dtype", "precision")}
+    given = {name: value for name, value in names.items() if value}
+    task = Task("", options.shapes, 1, options.optimizer, 1e-4, WARMUP, STEPS, options.threads)
+    found = in_process(task, given)
+    least = min(found["seconds"])
+    sizes = found["level"] + found["peak"], found["peak"], found["planned"]
+    made = found["made"], found["made peak"] / MIB
+    told = ", ".join([options.shapes, options.optimizer, *map(str, given.values())])
+    show(watch, table, [told, *(each / MIB for each in sizes), least, SHAPES_LENGTH / least, *made])
+    if options.write:
+        kept = read(options.write).tables["shapes"].rows if Path(options.write).exists() else []
+        rows = [*(row for row in kept if row[0] != told), *table.rows]
+        write(
+            options.write,
+            origin("python benchmarks/full_training.py --shapes"),
+            {"shapes": Table(SHAPES_COLUMNS, rows)},
+        )
+    return watch.status
+
+
 def main() -> int:
     """Print the table."""
     options = arguments()
@@ -217,18 +248,10 @@ def main() -> int:
         task, given = Task.from_json(options.task), json.loads(options.options)
         print(json.dumps(of_shapes(task, given) if task.net else of_side(task, **given)))
         return 0
+    if options.shapes:
+        return shapes(options)
     watch, table = quiet.Watch(options.anyway), Table(COLUMNS, [])
     print(table.markdown(), flush=True)
-    if options.shapes:
-        names = {"memory_budget": options.budget}
-        names |= {name: getattr(options, name) for name in ("parameter_dtype", "state_dtype", "precision")}
-        given = {name: value for name, value in names.items() if value}
-        task = Task("", options.shapes, 1, options.optimizer, 1e-4, WARMUP, STEPS, options.threads)
-        found = in_process(task, given)
-        told = ", ".join([options.shapes, options.optimizer, *map(str, given.values())])
-        show(watch, table, row(told, SHAPES_LENGTH, found))
-        print(f"weights made in {found['made']:.1f} s, at most {found['made peak'] / MIB:,.0f} MiB")
-        return watch.status
     told = (f"--{name} {getattr(options, name)}" for name in ("steps", "seeds", "length"))
     command = " ".join(["python benchmarks/full_training.py", *told])
     with tempfile.TemporaryDirectory() as folder:

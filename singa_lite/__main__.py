@@ -128,6 +128,8 @@ def _add_plan(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--memory-budget", default="", metavar="SIZE", help="plan within so many bytes")
     parser.add_argument("--precision", default="", metavar="NAME", help="of activations: bfloat16 or float16; or tf32")
     parser.add_argument("--state-dtype", default="", metavar="NAME", help="of the optimizer's state: bfloat16 or int8")
+    parser.add_argument("--parameter-dtype", default="", metavar="NAME", help="of matrices: bfloat16 or float32")
+    parser.add_argument("--rounding", default="", metavar="NAME", help="of bfloat16: stochastic or compensated")
     parser.add_argument("--accumulate", type=int, default=1, metavar="N", help="update by the mean of N batches")
     parser.add_argument("--micro-batches", type=int, default=1, metavar="N", help="train a batch in N pieces")
     parser.add_argument("--input-shape", default="", metavar="3,224,224", help="the function's only argument")

@@ -43,7 +43,7 @@ ROWS = [
     ("host_cost.py", "", "fastest  median", "cupy"),
     ("kernels.py", "", "| kernel, shape | ours, ms | PyTorch, ms |", "torch"),
     ("full_training.py", "--write FILE", "| side | MiB | planned MiB |", "torch transformers"),
-    ("full_training.py", "--shapes Llama-3.2-1B", "| side | MiB | planned MiB |", ""),
+    ("full_training.py", "--shapes Llama-3.2-1B --write FILE", "| options | MiB | over the import |", ""),
     ("language_plans.py", "--write FILE", "| what trains | weights, GiB |", ""),
     ("language_models.py", "--write FILE", "| tokens | side | MiB | planned MiB |", "torch transformers peft"),
     ("library_best.py", "", "| call | in a step | ours, ms |", "onednn"),

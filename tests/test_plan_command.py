@@ -103,6 +103,9 @@ def test_options_reach_the_plan(script):
     assert total(told(build, optimizer="adam", accumulate=4)) == real(7, accumulate=4)[1].total_bytes
     assert total(told(build, optimizer="adam", micro_batches=2)) == real(7, micro_batches=2)[1].total_bytes
     assert total(told(build, optimizer="adam", state_dtype="int8")) == real(7, state_dtype="int8")[1].total_bytes
+    stored = {"parameter_dtype": "bfloat16", "rounding": "compensated"}
+    lines = told(build, optimizer="adam", **stored)
+    assert total(lines) == real(7, **stored)[1].total_bytes and "parameters of bfloat16 and float32" in lines[0]
     assert total(told(build, optimizer="adam", loss="softmax_cross_entropy")) == real(7)[1].total_bytes
     wide = told(build, optimizer="adam", input_shape="60")
     assert f"{60 * 400 + 400 + 400 * 401 + 400 * 5 + 5:,} parameters" in wide[0]
@@ -203,3 +206,6 @@ def test_a_large_language_model_by_its_sizes_alone(tmp_path):
         totals[name] = total(lines)
     assert 4 * count < totals["sgd"] < 4 * count + 3 * 2**30
     assert totals["adamw"] - totals["sgd"] == pytest.approx(8 * count, rel=1e-2)
+    stored = told(str(tmp_path / "config.json"), optimizer="sgd", **{**given, "weights": "bfloat16"})
+    assert "parameters of bfloat16 and float32" in stored[0]
+    assert totals["sgd"] - total(stored) == pytest.approx(2 * count, rel=1e-2)

@@ -30,7 +30,7 @@ OPTIMIZERS: Mapping[str, Callable[[], Optimizer]] = {
 
 #: What says something of a training step alone, and what it is where nothing is said.
 _OF_TRAINING: Mapping[str, object] = {
-    **{"optimizer": "", "loss": "", "precision": "", "state_dtype": ""},
+    **{"optimizer": "", "loss": "", "precision": "", "state_dtype": "", "parameter_dtype": "", "rounding": ""},
     **{"accumulate": 1, "micro_batches": 1, "curve": False},
 }
 
@@ -53,7 +53,7 @@ class PlanRequest:
     input_shape: "3,224,224", which the function is given, "" for nothing; prediction: plan that in the place of a
     training step; curve: budgets, too; lora: rank of adapters on all linear layers, 0 for none. Of a language model:
     length of a sample, 0 for the context, at most 2,048; weights: a format in the place of the file's, or "float32"
-    for parameters.
+    or "bfloat16" for parameters.
     """
 
     function: str
@@ -65,6 +65,8 @@ class PlanRequest:
     memory_budget: str = ""
     precision: str = ""
     state_dtype: str = ""
+    parameter_dtype: str = ""
+    rounding: str = ""
     accumulate: int = 1
     micro_batches: int = 1
     input_shape: str = ""
@@ -144,7 +146,8 @@ def _compile(net: FeedForwardNet, wanted: PlanRequest) -> None:
     """Compile the net as it is asked for, over what the function has said. ValueError where something is missing."""
     if wanted.optimizer and wanted.optimizer not in OPTIMIZERS:
         raise ValueError(f"--optimizer: wanted one of {', '.join(OPTIMIZERS)}, received {wanted.optimizer!r}")
-    given = {name: getattr(wanted, name) for name in ("precision", "state_dtype") if getattr(wanted, name)}
+    names = ("precision", "state_dtype", "parameter_dtype", "rounding")
+    given = {name: getattr(wanted, name) for name in names if getattr(wanted, name)}
     given |= {name: getattr(wanted, name) for name in ("accumulate", "micro_batches") if getattr(wanted, name) != 1}
     own = net.trainer.own_step is not None
     if net.optimizer is not None and not (given or wanted.optimizer or wanted.loss):
@@ -162,7 +165,8 @@ def _plan_lines(net: FeedForwardNet, wanted: PlanRequest) -> Iterator[str]:
     """What is planned: the net, the step and the device."""
     values = net.param_values()
     nbytes = in_words(sum(value.nbytes for value in values))
-    yield f"{wanted.function}: {sum(value.size() for value in values):,} parameters of {net.dtype}, {nbytes}"
+    dtypes = " and ".join(sorted({value.dtype.name for value in values})) or net.dtype
+    yield f"{wanted.function}: {sum(value.size() for value in values):,} parameters of {dtypes}, {nbytes}"
     if frozen := sum(value.nbytes for value in net.frozen().values()):
         yield f"frozen weights beside them, {in_words(frozen)}"
     if wanted.lora:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
 from math import inf, isfinite
 from numbers import Real
 from typing import Any, TypeGuard
@@ -138,6 +140,13 @@ def axes_of(where: str, given: object, shape: Sequence[int]) -> tuple[int, ...]:
 def is_bfloat16(dtype: DType) -> bool:
     """Returns whether a dtype is the bfloat16 of ml_dtypes. Its kind is asked first, as NumPy makes each name anew."""
     return dtype.kind == "V" and dtype.name == "bfloat16"
+
+
+def narrow_dtype(where: str, name: str) -> DType:
+    """Returns the NumPy dtype of a name. ImportError, which begins with `where`, for bfloat16 without ml_dtypes."""
+    if name == "bfloat16" and find_spec("ml_dtypes") is None:
+        raise ImportError(f"{where}={name!r}: wants NumPy's bfloat16, pip install ml_dtypes")
+    return np.dtype(import_module("ml_dtypes").bfloat16 if name == "bfloat16" else name)
 
 
 def is_int(value: object) -> TypeGuard[int]:

@@ -24,8 +24,9 @@ from singa_lite.kernels.pieces import Arrays, required
 from singa_lite.kernels.routine import in_order
 from singa_lite.kernels.specs import spec_of
 
-#: Elements of a piece: with its gradient and state it stays in the cache of a core or two.
-PIECE = 1 << 17
+#: Elements of a piece: with its gradient and state it stays in the caches. Smaller ones cost memory: each piece holds
+#: launches of some 5 KiB, and a large model has thousands of pieces.
+PIECE = 1 << 19
 _WIDE = np.dtype(np.float32)
 #: A call of another kernel of the set.
 _Call = tuple[str, Arrays, Settings]

@@ -15,7 +15,7 @@ from singa_lite.common.checks import flag
 from singa_lite.common.errors import GraphError
 from singa_lite.common.table import Table
 from singa_lite.device import Device
-from singa_lite.layer import initializer, names
+from singa_lite.layer import initializer, names, stored_parameters
 from singa_lite.layer.constants import shared_constant
 from singa_lite.layer.lora import LORA_NAMES
 from singa_lite.layer.sample_shape import SampleShape
@@ -25,11 +25,15 @@ from singa_lite.tensor.frozen import freeze
 
 
 class Context(NamedTuple):
-    """What a net gives its layers: where their tensors live, of which dtype, and the seed of their numbers."""
+    """What a net gives its layers: where their tensors live, of which dtype, and the seed of their numbers.
+
+    parameter_dtype: "bfloat16" for matrices and filters that are stored so; None: in the net's dtype.
+    """
 
     device: Device
     dtype: DType
     seed: int
+    parameter_dtype: str | None = None
 
 
 class LayerBase(LayerTraits):
@@ -192,10 +196,11 @@ class LayerBase(LayerTraits):
         context = self._check_new("add_parameter", name)
         tensor = self._borrowed("_parameters", name, tuple(shape))
         if tensor is None:
-            tensor = context.device.empty(shape, context.dtype, layout)
+            dtype = stored_parameters.dtype_of(len(shape), context.parameter_dtype, context.dtype)
+            tensor = context.device.empty(shape, dtype, layout)
             tensor.name = f"{self.path}/{name}"
             tensor.stores_grad = True
-            initializer.fill(init, tensor, self.random_key(name), *(fans or (0, 0)))
+            stored_parameters.fill(init, tensor, self.random_key(name), fans or (0, 0))
         self._parameters[name] = tensor
         return tensor
 

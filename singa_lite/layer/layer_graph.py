@@ -13,11 +13,11 @@ from singa_lite.common.array_types import DType
 from singa_lite.common.checks import integer, is_int
 from singa_lite.common.errors import GraphError, ShapeError
 from singa_lite.common.table import Table
+from singa_lite.layer import stored_parameters
 from singa_lite.layer.freezing import Freeze
 from singa_lite.layer.layer import Context, Layer, Node, check_new
 from singa_lite.layer.topology import Lengths, Source, Topology
 from singa_lite.tensor import DeviceSpec, Shape, Tensor
-from singa_lite.tensor.making import store_as
 
 LayerLike = Layer | str | tuple[Layer | str, int]
 
@@ -31,9 +31,13 @@ class LayerGraph:
     #: Rises when a layer is added, or a setting of the net that its steps go by is set.
     settings_version: int = 0
 
-    def __init__(self, device: DeviceSpec, dtype: DTypeLike, seed: int | None) -> None:
+    def __init__(
+        self, device: DeviceSpec, dtype: DTypeLike, seed: int | None, parameter_dtype: str | None = None
+    ) -> None:
         self.device = devices.get(device)
         self.dtype = _float_dtype(dtype)
+        stored_parameters.check("FeedForwardNet parameter_dtype", parameter_dtype, self.dtype, self.device)
+        self.parameter_dtype = parameter_dtype
         self.freeze: Freeze = None
         self.seed = self.device.next_seed() if seed is None else integer("seed of the net", seed, 0, 2**64 - 1)
         self._layers: dict[str, Layer] = {}
@@ -128,7 +132,8 @@ class LayerGraph:
             ready = self._ready()
             while ready:
                 for layer in ready:
-                    layer.prepare(self._input_shapes(layer), Context(self.device, self.dtype, self.seed))
+                    context = Context(self.device, self.dtype, self.seed, self.parameter_dtype)
+                    layer.prepare(self._input_shapes(layer), context)
                     fresh.append(layer)
                     self._check_apart(layer)
                 ready = self._ready()
@@ -294,13 +299,6 @@ class LayerGraph:
         if self._lengths is None:
             self._lengths = Lengths(nodes, self.input_ids(), self.input_shapes())
         return self._lengths
-
-    def store_parameters(self, dtype: DType) -> None:
-        """Stores matrices and filters in this dtype, float32 or bfloat16; vectors stay in float32, as other nets do."""
-        values = self.parameters().values() if self.dtype == np.float32 else ()
-        for value in values:
-            if value.ndim > 1 and value.dtype != dtype:
-                store_as(value, dtype)
 
     def _check_names(self, where: str, names: Sequence[str | None]) -> None:
         """GraphError unless all of the names (None aside) are layers of the net, or paths of layers within these."""

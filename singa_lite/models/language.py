@@ -27,6 +27,7 @@ def language_model(
     weight_init: initializer.Spec = INIT,
     device: DeviceSpec = None,
     seed: int | None = None,
+    parameter_dtype: str | None = None,
 ) -> FeedForwardNet:
     """Returns the net of a configuration, not compiled, with random weights.
 
@@ -38,7 +39,7 @@ def language_model(
     starts (TextStarts) says where each begins, which GPT-2 refuses, as its positions count from the row's first id;
     weight_format: "float", or how products and the embedding are quantised, as for Dense and TransformerBlock: of all,
     or by layer, {"tokens": "q8_0", "block0": {"output": "q6_k"}}, where what is not named is "float"; such weights are
-    frozen, and `set_frozen` sets them; weight_init: of all others; device, seed: of the net.
+    frozen, and `set_frozen` sets them; weight_init: of all others; device, seed, parameter_dtype: of the net.
 
     >>> sizes = {"width": 8, "layers": 2, "heads": 4, "kv_heads": 2, "hidden_size": 12, "vocabulary": 100}
     >>> net = models.language_model(models.LanguageConfig(architecture="qwen2", **sizes, biases=True), length=16)
@@ -49,7 +50,8 @@ def language_model(
         raise TypeError(f"language_model: wanted a LanguageConfig, received {config!r:.100}")
     time = integer("language_model length", config.context if length is None else length, 1)
     is_gpt2 = config.architecture == "gpt2"
-    net = FeedForwardNet(loss.SoftmaxCrossEntropy(axis=-1, ignore_index=-100), device=device, seed=seed)
+    criterion = loss.SoftmaxCrossEntropy(axis=-1, ignore_index=-100)
+    net = FeedForwardNet(criterion, device=device, seed=seed, parameter_dtype=parameter_dtype)
     net.language = config
     formats = _formats(config, weight_format)
     weights = {"weight_init": weight_init, "weight_format": formats.get("tokens", "float")}

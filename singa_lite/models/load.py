@@ -9,6 +9,7 @@ from typing import Any
 from singa_lite import device as devices
 from singa_lite.common import checks
 from singa_lite.common.keywords import explains_keywords
+from singa_lite.layer.stored_parameters import PARAMETER_DTYPES
 from singa_lite.models.language import language_model
 from singa_lite.net.feed_forward_net import FeedForwardNet
 from singa_lite.snapshots import language
@@ -37,7 +38,8 @@ def load(
     length: of a sample, and the longest text that it generates, at most the model's context; that, or 2,048, where
     None.
     weights: "stored": what the file has in blocks, float16 or bfloat16 stays so, frozen and mapped from the file, and
-    all else is parameters; "float32": all are parameters. The file must stay as it is while a net has it mapped.
+    all else is parameters; "float32": all are parameters; "bfloat16": so are they, and matrices are rounded to bfloat16
+    as they are read, see docs/bfloat16_parameters.md. The file must stay as it is while a net has it mapped.
     On `device.abstract()` no weight is read and there is no tokenizer: the header of a GGUF file or a config.json is
     enough, and weights may also be "q4_0" or another format of blocks, as if all matrices were in it.
     packed, device, seed: as for `language_model`. SnapshotError for a damaged file, and for one that wants what is not
@@ -49,7 +51,7 @@ def load(
     (3, 16, 100)
     """
     at = devices.get(device)
-    choices = ("stored", "float32", *(FROZEN if at.is_abstract else ()))
+    choices = ("stored", *PARAMETER_DTYPES, *(FROZEN if at.is_abstract else ()))
     checks.check_choice("load weights", weights, choices)
     stored = None if at.is_abstract else language.opened(path)
     if stored is None:
@@ -61,9 +63,9 @@ def load(
         raise ValueError(f"load length: wanted at most the model's context, {config.context}, received {most}")
     formats = formats if weights == "stored" else dict.fromkeys(formats, weights)
     frozen = {name: form for name, form in formats.items() if _can_freeze(name, form)}
-    net = language_model(
-        config, most, packed=packed, weight_format=_nested(frozen), weight_init=0.0, device=at, seed=seed
-    )
+    options: dict[str, Any] = {"packed": packed, "weight_format": _nested(frozen), "device": at, "seed": seed}
+    stored_as = weights if weights == "bfloat16" else None
+    net = language_model(config, most, weight_init=0.0, parameter_dtype=stored_as, **options)
     if stored is not None:
         net.tokenizer = stored.tokenizer
         _fill(net, stored, frozen)
@@ -95,8 +97,14 @@ def _fill(net: FeedForwardNet, stored: StoredModel, frozen: Iterable[str]) -> No
             layer, _, inner = name.partition("/")
             net.layers[layer].set_frozen(inner, weight.blocks)
             continue
-        numbers = weight.numbers()
-        is_table = numbers.ndim < 2 or name in ("tokens/weight", "positions/weight")
-        parameters[name].copy_from_numpy(numbers if is_table else numbers.T)
+        value = parameters[name]
+        if value.ndim > 1 and name not in ("tokens/weight", "positions/weight"):  # of products: (inputs, outputs)
+            value = value.view(value.shape[::-1], value.strides[::-1])
+        if not net.device.runtime.reads_host:
+            value.copy_from_numpy(weight.numbers())
+            continue
+        for row, numbers in weight.pieces():
+            shape = numbers.shape[2 - value.ndim :]
+            value.view(shape, value.strides, row * value.strides[0]).copy_from_numpy(numbers.reshape(shape))
     for weight in stored.weights.values():  # of one mapping mostly, whose pages go with the first
         release_pages(weight.blocks)

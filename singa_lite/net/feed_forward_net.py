@@ -44,6 +44,7 @@ class FeedForwardNet(StepMethods, PlanMethods, FileMethods, TextMethods, Adapter
     loss, metric: may also be given to `compile`; objects, or names such as "softmax_cross_entropy" and "accuracy"; a
     list of metrics; a dict {output layer: loss} for several outputs, likewise of metrics.
     device: where parameters and batches live, default `device.default()`; dtype: of parameters and inputs.
+    parameter_dtype: "bfloat16" for matrices and filters that are stored so from the start, see `compile`.
     seed: of the net's random numbers (initial values, dropout); default the device's next one, so that a script
     gives the same numbers each time it runs. language: of a language model, its configuration.
 
@@ -118,7 +119,8 @@ class FeedForwardNet(StepMethods, PlanMethods, FileMethods, TextMethods, Adapter
         >>> net.submodel("hidden").predict(np.ones((2, 5), "float32")).shape
         (2, 4)
         """
-        made = FeedForwardNet(device=self.device, dtype=self.dtype, seed=self.seed)
+        stored = self.parameter_dtype
+        made = FeedForwardNet(device=self.device, dtype=self.dtype, seed=self.seed, parameter_dtype=stored)
         made.adopt(*part_of(self, outputs, inputs))
         made._family = self._family = self._family or Family(self)
         made._family.join(made)

@@ -32,8 +32,8 @@ def checked_attribute(net: LayerGraph, trainer: Trainer, name: str, value: objec
     known, is_compiled = vars(net), trainer.settings is not None
     if name == "freeze" and is_compiled and not isinstance(value, str):
         return freezing.checked("net.freeze", value, net.all_layers())
-    if name in ("device", "dtype") and net.layers:
-        instead = "net.to_device(device)" if name == "device" else "FeedForwardNet(dtype=...)"
+    if name in ("device", "dtype", "parameter_dtype") and net.layers:
+        instead = "net.to_device(device)" if name == "device" else f"FeedForwardNet({name}=...)"
         raise GraphError(f"net.{name}: wanted {instead}, as the net has layers, received {value!r:.100}")
     if name in FOLLOWED or name in known:
         return value

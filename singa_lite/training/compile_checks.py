@@ -10,12 +10,13 @@ import numpy as np
 from singa_lite import optimizer as optimizers
 from singa_lite.common import threads
 from singa_lite.common.array_types import DType
-from singa_lite.common.checks import kind_of
-from singa_lite.common.errors import DeviceError, GraphError, PrecisionWarning
+from singa_lite.common.checks import kind_of, narrow_dtype
+from singa_lite.common.errors import GraphError, PrecisionWarning
 from singa_lite.common.notice import warn
 from singa_lite.device import Device
 from singa_lite.kernels.kernel_set import tf32_of
 from singa_lite.layer import freezing
+from singa_lite.layer import stored_parameters as stored
 from singa_lite.layer.freezing import Freeze
 from singa_lite.layer.layer import Layer, Node
 from singa_lite.layer.layer_graph import LayerGraph
@@ -28,7 +29,7 @@ from singa_lite.parallel.gradients.data_parallel_step import DataParallelStep
 from singa_lite.parallel.gradients.ownership import Ownership, ownership_of
 from singa_lite.runtime.pool_numbers import in_words
 from singa_lite.training.objective import Losses, Metrics, Objective
-from singa_lite.training.settings import Settings, narrow_dtype
+from singa_lite.training.settings import Settings
 from singa_lite.training.steps.micro_batches import checked_count
 
 
@@ -74,16 +75,10 @@ def compiled(
 def check_stored(settings: Settings, optimizer: Optimizer, layers: LayerGraph) -> None:
     """ValueError, ImportError or DeviceError where parameters cannot be stored as `parameter_dtype` says."""
     stored_parameters.check(optimizer, settings.rounding_of(layers.seed))
-    if settings.parameter_dtype == "float32":
-        return
-    narrow_dtype(settings.parameter_dtype, "parameter_dtype")
-    what = "compile parameter_dtype='bfloat16'"
-    if layers.dtype != np.float32:
-        raise ValueError(f"{what}: wanted a net in float32, received one in {layers.dtype}")
-    if layers.device.runtime.is_asynchronous:
-        raise DeviceError(f"{what}: wanted a net on a CPU, received device {layers.device.name}")
-    if settings.parallel is not None and settings.parallel.size > 1:
-        raise ValueError(f"{what}: wanted a net that one process trains, received {settings.parallel.size}")
+    where, name = "compile parameter_dtype", settings.parameter_dtype
+    stored.check(where, name, layers.dtype, layers.device)
+    if name == "bfloat16" and settings.parallel is not None and settings.parallel.size > 1:
+        raise ValueError(f"{where}={name!r}: wanted a net that one process trains, received {settings.parallel.size}")
 
 
 def data_parallel_step(
@@ -164,7 +159,7 @@ def _check_precision(settings: Settings, layers: Sequence[Layer], device: Device
     unknown = [name for name in settings.float32_layers if name not in inner]
     if unknown:
         raise ValueError(f"compile float32_layers: wanted names of this net's layers, received {unknown}")
-    narrow_dtype(wanted)
+    narrow_dtype("compile precision", wanted)
     if not device.runtime.is_asynchronous and (wanted == "float16" or not device.kernels.has_bfloat16):
         others = " (oneDNN has, with AVX512-BF16 or AMX)" if wanted == "bfloat16" else ""
         warn(

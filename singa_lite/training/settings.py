@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from importlib import import_module
-from importlib.util import find_spec
 from os import PathLike
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from singa_lite.autograd.rewriting import Rule
-from singa_lite.common.array_types import DType
-from singa_lite.common.checks import above_zero, check_choice, flag, goes_through, integer, names, or_none
+from singa_lite.common.checks import above_zero, check_choice, flag, goes_through, integer, names, narrow_dtype, or_none
 from singa_lite.common.deleted_options import OFFLOAD_TO_FOLDER
 from singa_lite.common.sizes import budget_size, memory_size
 from singa_lite.compiler.ir.target import Narrow
@@ -21,6 +18,7 @@ from singa_lite.compiler.report.plan_rows import CLASSES
 from singa_lite.graph.graph import ORDERS
 from singa_lite.layer.freezing import Freeze
 from singa_lite.layer.layer_graph import LayerGraph
+from singa_lite.layer.stored_parameters import PARAMETER_DTYPES
 from singa_lite.optimizer.stored_parameters import ROUNDINGS, Rounding
 from singa_lite.parallel.data_parallel import DataParallel
 
@@ -28,8 +26,6 @@ from singa_lite.parallel.data_parallel import DataParallel
 #: 6e-8 to 65504, and 10. tf32 stores float32, and has the factors of products rounded to 10 bits of mantissa on a GPU.
 PRECISIONS = ("float32", "bfloat16", "float16", "tf32")
 _NARROW = ("bfloat16", "float16")
-#: What `parameter_dtype` takes: how matrices and filters are stored.
-PARAMETER_DTYPES = ("float32", "bfloat16")
 #: What `on_nan` takes: in `fit` alone an error; an error, a warning, or nothing, in every training step.
 ON_NAN = ("fit", "raise", "warn", None)
 
@@ -62,7 +58,7 @@ class Settings:
     memory_budget: int | None = None
     micro_batches: int = 1
     state_dtype: str | None = None
-    parameter_dtype: str = "float32"
+    parameter_dtype: str | None = None
     rounding: str | None = None
     offload: str | None = None
     order: str = "recorded"
@@ -81,14 +77,15 @@ class Settings:
     parallel: DataParallel | None = None
 
     @classmethod
-    def checked(cls, given: Mapping[str, Any]) -> Settings:
+    def checked(cls, given: Mapping[str, Any], parameter_dtype: str | None = None) -> Settings:
         """Returns settings of the options among these values, by name. TypeError or ValueError for an option that
-        cannot be, and for options that exclude each other, by `CONSTRAINTS`.
+        cannot be, and for options that exclude each other, by `CONSTRAINTS`. parameter_dtype: of a net that was built
+        with one, in the place of None.
         """
         found: dict[str, Any] = {
             name: _CHECKS[name](f"compile {name}", given[name]) if name in _CHECKS else given[name] for name in NAMES
         }
-        made = cls(**found)
+        made = cls(**{**found, "parameter_dtype": found["parameter_dtype"] or parameter_dtype})
         for constraint in CONSTRAINTS:
             constraint.check(made)
         return made
@@ -110,7 +107,7 @@ class Settings:
 
     def rounding_of(self, seed: int) -> Rounding:
         """Returns how updates round parameters that are stored in bfloat16. seed: of the net."""
-        if self.parameter_dtype == "float32":
+        if self.parameter_dtype != "bfloat16":
             return Rounding()
         return Rounding(self.rounding or ROUNDINGS[0], seed)
 
@@ -125,19 +122,12 @@ class Settings:
             return None
         kept = tuple(f"{name}/" for name in self.float32_layers)
         wide = frozenset(path for path in layers.all_layers() if f"{path}/".startswith(kept))
-        return Narrow(narrow_dtype(self.precision), np.dtype(np.float32), wide)
+        return Narrow(narrow_dtype("compile precision", self.precision), np.dtype(np.float32), wide)
 
 
 DEFAULTS: Mapping[str, Any] = {each.name: each.default for each in fields(Settings)}
 #: All options, in the order of `compile`'s keywords.
 NAMES = tuple(DEFAULTS)
-
-
-def narrow_dtype(name: str, option: str = "precision") -> DType:
-    """Returns the NumPy dtype of a name. ImportError for bfloat16 without ml_dtypes. option: that the error names."""
-    if name == "bfloat16" and find_spec("ml_dtypes") is None:
-        raise ImportError(f"compile {option}={name!r}: wants NumPy's bfloat16, pip install ml_dtypes")
-    return np.dtype(import_module("ml_dtypes").bfloat16 if name == "bfloat16" else name)
 
 
 class Constraint(NamedTuple):
@@ -314,7 +304,7 @@ _CHECKS: Mapping[str, Callable[[str, Any], object]] = {
     "offload": or_none(_offload),
     "order": _choice_check(ORDERS),
     "workers": _count,
-    "parameter_dtype": _choice_check(PARAMETER_DTYPES),
+    "parameter_dtype": or_none(_choice_check(PARAMETER_DTYPES)),
     "rounding": or_none(_choice_check(ROUNDINGS)),
     "precision": _choice_check(PRECISIONS),
     "float32_layers": _names,

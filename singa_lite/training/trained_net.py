@@ -62,8 +62,9 @@ class TrainedNet(LayerGraph):
         *,
         dtype: DTypeLike = np.float32,
         seed: int | None = None,
+        parameter_dtype: str | None = None,
     ) -> None:
-        super().__init__(device, dtype, seed)
+        super().__init__(device, dtype, seed, parameter_dtype)
         self._trainer = Trainer(self, loss, metric)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -94,7 +95,7 @@ class TrainedNet(LayerGraph):
         memory_budget: int | str | None = None,
         micro_batches: int = 1,
         state_dtype: str | None = None,
-        parameter_dtype: str = "float32",
+        parameter_dtype: str | None = None,
         rounding: str | None = None,
         offload: str | None = None,
         order: str = "recorded",
@@ -135,8 +136,8 @@ class TrainedNet(LayerGraph):
         * state_dtype: "bfloat16" or "int8" for the optimizer's state, which changes results; see
           `Optimizer.keep_state_as`. None: the parameters' dtype.
         * parameter_dtype: "bfloat16" stores matrices and filters in 16 bits, vectors in float32; updates are done in
-          float32. rounding: "stochastic", the default, or "compensated", with 8 bits of state for what rounding leaves
-          over. See docs/bfloat16_parameters.md.
+          float32. None: as the net was built. rounding: "stochastic", the default, or "compensated", with 8 bits of
+          state for what rounding leaves over. See docs/bfloat16_parameters.md.
         * precision: "bfloat16" or "float16" stores activations and their derivatives in 16 bits in recorded steps, but
           for layers named in float32_layers; all else stays in float32. "tf32": products round float32 factors to 10
           bits of mantissa, on a GPU, else DeviceError. ValueError for a net that is not float32. See docs/precision.md.

@@ -11,6 +11,7 @@ from singa_lite.common.unique import Unique
 from singa_lite.device import Device
 from singa_lite.layer import freezing
 from singa_lite.layer.layer_graph import LayerGraph
+from singa_lite.layer.stored_parameters import store
 from singa_lite.loss import Loss
 from singa_lite.optimizer import GlobalNorm, Optimizer, state_dtype
 from singa_lite.optimizer.gradient_accumulation import AccumulationSlot
@@ -29,7 +30,6 @@ from singa_lite.training.settings import (
     Settings,
     check_default,
     described,
-    narrow_dtype,
 )
 from singa_lite.training.step_cache import StepCache
 from singa_lite.training.step_runner import StepRunner
@@ -98,7 +98,7 @@ class Trainer(Unique):
         options: Mapping[str, Any],
     ) -> None:
         """Sets how the layers are trained, see `FeedForwardNet.compile`; an option that is refused changes nothing."""
-        settings = Settings.checked(options)
+        settings = Settings.checked(options, self.layers.parameter_dtype)
         self._check_nets(settings)
         losses = self.loss if loss is None else losses_of(loss)
         metrics = self.metric if metric is None else metrics_of(metric)
@@ -124,7 +124,7 @@ class Trainer(Unique):
             own.function, own.objective = settings.step, StepObjective()
         self.own_step, self.nets = own, settings.nets or {}
         self.settings = settings
-        self.layers.store_parameters(narrow_dtype(settings.parameter_dtype))
+        store(self.layers.param_values(), settings.parameter_dtype, self.layers.dtype)
         self.runner.steps, self.optimizer = steps, optimizer
 
     def set_option(self, name: str, value: Any) -> None:

@@ -43,6 +43,8 @@ def config_of(
     nodes = {node.layer.name: node for node in net.ordered()}
     held: dict[str, Plain] = {"format": "singa_lite config", "version": VERSION}
     held |= {"dtype": net.dtype.name, "seed": net.seed}
+    if net.parameter_dtype is not None:
+        held |= {"parameter_dtype": net.parameter_dtype}
     known: dict[str, type] = {} if classes is None else classes
 
     def other(where: str, value: object) -> Plain:
@@ -107,7 +109,8 @@ def net_of(
     reader = Reader(custom or {}, layer, lambda within: net_of(kind, within, device, custom))
     loss = _criteria(losses_of, reader.read(held.get("loss")))
     metric = _criteria(metrics_of, reader.read(held.get("metric")))
-    net = kind(loss, metric, device, dtype=_text(held, "dtype"), seed=_seed(held))
+    stored = _text(held, "parameter_dtype") if "parameter_dtype" in held else None
+    net = kind(loss, metric, device, dtype=_text(held, "dtype"), seed=_seed(held), parameter_dtype=stored)
     inner: dict[str, set[str]] = {}
     for form in _forms(held):
         added = layer(_text(form, "name"))

@@ -41,7 +41,8 @@ def save(net: TrainedNet, path: str | os.PathLike[str], quantization: Any = None
     """Writes a net of `models.language_model` or `models.load`: a GGUF file, or else a folder of Hugging Face's.
 
     quantization: the format of matrices that are parameters of the net, "f32", "f16", "bf16", and of GGUF files
-    "q4_0", "q4_1", "q8_0"; None: float32. SnapshotError for a net with other parameters, and what cannot be written.
+    "q4_0", "q4_1", "q8_0"; None: float32, or bfloat16 where the net has that.
+    SnapshotError for a net with other parameters, and what cannot be written.
     """
     name, config = checks.path("save", path), getattr(net, "language", None)
     if options:

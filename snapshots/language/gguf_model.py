@@ -145,7 +145,7 @@ _FILE_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q8_0": 7, "q4_k": 15, 
 
 
 def save(net: TrainedNet, config: LanguageConfig, path: str, quantization: str | None) -> None:
-    """Writes the net: frozen weights as they came, parameters in float32, matrices among them in `quantization`.
+    """Writes the net: frozen weights as they came, vectors in float32, parameters that are matrices in `quantization`.
 
     SnapshotError for what cannot be written; the file is then as before.
     """

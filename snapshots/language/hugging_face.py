@@ -151,8 +151,8 @@ def _template(folder: str, options: Mapping[str, Any]) -> str | None:
 def save(net: TrainedNet, config: LanguageConfig, path: str, quantization: str | None) -> None:
     """Writes config.json, model.safetensors and the files of the tokenizer; the folder is made where there is none.
 
-    quantization: "f16", "bf16" or None for float32, of all matrices but frozen ones in these formats, which go out as
-    they came. SnapshotError for what cannot be written; each file is whole or as before.
+    quantization: "f16", "bf16" or None for that of the net, of all matrices but frozen ones in these formats, which go
+    out as they came. SnapshotError for what cannot be written; each file is whole or as before.
     """
     found = weights(net, config, path, quantization, _DTYPES)
     files = {"config.json": config_json.written(path, config)}

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.common.array_types import Array
+from singa_lite.common.checks import is_bfloat16
 from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.adapter_base import frozen_bytes
 from singa_lite.snapshots.language.config import LanguageConfig
@@ -39,13 +40,15 @@ class StoredWeight(NamedTuple):
     shape: Shape
     blocks: ByteArray
 
-    def numbers(self) -> NDArray[np.float32]:
-        """Returns all of it in float32, made some rows at a time."""
-        found = np.empty((len(self.blocks), self.shape[-1]), np.float32)
+    def pieces(self) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """Yields (its first row, float32 (rows, columns)) of one piece after the other."""
         step = max(1, AT_ONCE // self.shape[-1])
-        for row in range(0, len(found), step):
-            found[row : row + step] = dequantized(self.blocks[row : row + step], self.format)
-        return found.reshape(self.shape)
+        for row in range(0, len(self.blocks), step):
+            yield row, dequantized(self.blocks[row : row + step], self.format)
+
+    def numbers(self) -> NDArray[np.float32]:
+        """Returns all of it."""
+        return np.concatenate([piece for _, piece in self.pieces()]).reshape(self.shape)
 
 
 class StoredModel(NamedTuple):
@@ -141,9 +144,9 @@ def weights(
 ) -> list[NetWeight]:
     """Returns all weights of a net, in the order of `places`.
 
-    quantization: the format of matrices that are parameters of the net, None for float32; formats: that the file may
-    have: frozen weights in these go out as they came, others in `quantization`. SnapshotError for a net with other
-    parameters.
+    quantization: the format of matrices that are parameters of the net, None for that of the net; formats: that the
+    file may have: frozen weights in these go out as they came, others in `quantization`. SnapshotError for a net with
+    other parameters.
     """
     where, choices = f"{path}: quantization", [each for each in WRITTEN if each in formats]
     if quantization is not None and quantization not in choices:
@@ -153,7 +156,8 @@ def weights(
         tensor, kind = tensors.pop(name, None), frozen.get(name, "")
         if tensor is None:
             raise SnapshotError(f"{path}: wanted a parameter {name!r} in the net, received none of that name")
-        form = kind if kind in formats else (quantization or "f32") if len(place.shape) > 1 else "f32"
+        own = "bf16" if is_bfloat16(tensor.dtype) else "f32"
+        form = kind if kind in formats else (quantization or own) if len(place.shape) > 1 else "f32"
         if place.shape[-1] % BLOCKS[form][0]:
             raise SnapshotError(f"{where}: {name}: wanted rows of whole blocks of {form}, received {place.shape}")
         fetch = partial(frozen_bytes if kind else to_numpy, tensor)

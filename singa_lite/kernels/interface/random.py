@@ -25,7 +25,10 @@ def dropout(x: Read, key: Read, y: Write, *, p: float) -> None:
 
 @kernel()
 def uniform(key: Read, y: Write, *, low: float, high: float) -> None:
-    """y = uniform numbers in [low, high), high never among them, however they are rounded."""
+    """y = uniform numbers in [low, high), high never among them, however they are rounded.
+
+    In bfloat16 they are those of float32, rounded to nearest, and may be high.
+    """
 
 
 @kernel()

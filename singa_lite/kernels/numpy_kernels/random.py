@@ -49,12 +49,13 @@ def uniform(key: Array, y: Array, *, low: float, high: float, scratch: Bytes) ->
     """Rounding may carry low + (high - low) * number up to high, so numbers end just below it."""
     (numbers,) = carve(scratch, *_number_buffers(y))
     draws = generator(key)
-    largest = np.nextafter(y.dtype.type(high), y.dtype.type(low))
+    bound = y.dtype.type if y.dtype.kind == "f" else np.float32
+    largest = np.nextafter(bound(high), bound(low))
     for (target,) in blocks(y):
         flat = numbers[: target.size]
         draws.random(dtype=flat.dtype, out=flat)
-        _scale(shaped(flat, target.shape), low, high - low, target)
-        np.minimum(target, largest, out=target)
+        _scale(flat, low, high - low, flat)
+        np.minimum(shaped(flat, target.shape), largest, out=target, casting="same_kind")
 
 
 @scratch(lambda key, y, **_: bytes_for(*_number_buffers(y)))
