@@ -5,7 +5,8 @@
                 then, for some classes at a time: z = x @ w again;  d from z and lse;  dw = x^T @ d;  update of these
 
 That is one product more, so it is done only where memory is short (`Target.class_tiles`). A table that an embedding
-shares gets the rows that occur before each update, at the end of the step.
+shares gets the rows that occur before each update, at the end of the step. Where clipping makes the gradient twice, for
+the norm and for the update, the classes are gone through twice.
 """
 
 from __future__ import annotations
