@@ -21,7 +21,7 @@ from singa_lite.compiler.ir.collectives import has_any
 from singa_lite.compiler.ir.operation import Instruction, Phase, blocks_of, over_blocks
 from singa_lite.compiler.ir.program import Program
 from singa_lite.compiler.ir.uses import Uses
-from singa_lite.compiler.rewrite.scores import LOSS, scores_of, sums
+from singa_lite.compiler.rewrite.scores import LOSS, scores_of
 from singa_lite.kernels.interface import SIGNATURES
 
 _BACKWARD = (Phase.DERIVATIVE, Phase.GRADIENT)
@@ -55,8 +55,9 @@ class _ClippingVariant:
         self.phases = _BACKWARD if derivatives else (Phase.GRADIENT,)
         self.uses = Uses(program.instructions)
         found = [scores_of(program, self.uses, s) for s, i in enumerate(self.instructions) if i.kernel == LOSS]
-        #: Products of the derivatives by scores, which a head in tiles makes as soon as it has these.
-        self.of_scores = {s for one in found if one for s in one.steps if not sums(self.instructions[s])}
+        steps = (s for one in found if one for s in one.steps)
+        #: What a head in tiles makes as soon as it has the derivatives by scores: all but the weight's gradient.
+        self.of_scores = {s for s in steps if not self.instructions[s].settings.get("transpose_a")}
         self.factor = next((s for s, i in enumerate(self.instructions) if i.kernel in _FACTORS), 0)
         self.squared = {
             i.operands[0].block
