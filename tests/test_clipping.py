@@ -252,6 +252,40 @@ def test_within_a_budget_gradients_are_made_twice(options):
         assert form in plan.form and plan.form in plan.summary() and plan.estimated_slowdown > 0
 
 
+@pytest.mark.parametrize("kernels", ["numpy", "onednn"])
+def test_within_a_budget_scores_of_many_classes_are_not_whole_and_the_norm_is_the_same(kernels):
+    """The norm as worked out in float64, and parameters as without a budget."""
+    x, y = np.random.default_rng(5).integers(0, 30_000, (2, 1, 300))
+
+    def made() -> FeedForwardNet:
+        net = FeedForwardNet(loss.SoftmaxCrossEntropy(-1), device=on_cpu(kernels), seed=3)
+        table = net.add(layers.Embedding("table", 30_000, 48, input_sample_shape=(300,)))
+        net.add(layers.TiedDense("head", table))
+        net.compile(optimizer.SGD(0.1), clip_global_norm=LIMIT)
+        return net
+
+    free, within = made(), made()
+    table = tensor.to_numpy(free.parameters()["table/weight"]).astype(np.float64)
+    usual = free.plan_batch(1)
+    plan = within.plan_batch(1, memory_budget=usual.total_bytes - usual.arena_bytes + 2**24)
+    assert plan.arena_bytes < 2**24 < 4 * x.size * 30_000
+    assert "made twice" in plan.form
+    within.compile(optimizer.SGD(0.1), clip_global_norm=LIMIT, memory_budget=plan.total_bytes)
+    for net in (free, within):
+        net.train_one_batch(x, y)
+
+    scores = table[x[0]] @ table.T
+    slope = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+    slope[range(300), y[0]] -= 1
+    gradient = slope.T @ table[x[0]] / 300
+    np.add.at(gradient, x[0], slope @ table / 300)
+    for net in (free, within):
+        assert float(net.gradient_norm) == pytest.approx(np.linalg.norm(gradient), rel=1e-6)
+        found = tensor.to_numpy(net.parameters()["table/weight"])
+        factor = 0.1 * min(1, LIMIT / (np.linalg.norm(gradient) + 1e-6))
+        np.testing.assert_allclose(found, table - factor * gradient, rtol=1e-6, atol=1e-7)
+
+
 # --- pieces -------------------------------------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ from programs import run
 from singa_lite import FeedForwardNet, device, layers, loss, metric, optimizer
 from singa_lite.compiler.ir.program import Program
 from singa_lite.compiler.ir.target import Target
+from singa_lite.compiler.recompute.recompute_for_clipping import FORMS, clipping_forms
 from singa_lite.compiler.rewrite.fusions import added_by_rows
 from singa_lite.compiler.rewrite.head import by_tiles_of_rows
 from singa_lite.compiler.rewrite.head_classes import by_tiles_of_classes
@@ -25,7 +26,7 @@ TIME, BATCH, IDS, DIM = 31, 9, 67, 11
 
 
 def recorded(
-    tied: bool = True, rule: Any = None, measured: Any = None, shared: bool = False, **options: Any
+    tied: bool = True, rule: Any = None, measured: Any = None, shared: bool = False, clip: Any = None, **options: Any
 ) -> Program:
     """The record of a step of a net of ids, for tiles of 64 bytes."""
     net = FeedForwardNet(
@@ -36,7 +37,7 @@ def recorded(
     head = net.add(layers.TiedDense("head", table) if tied else layers.Dense("head", IDS))
     if shared:
         net.add(layers.Activation("scores", "tanh"), head)
-    net.compile(rule or optimizer.SGD(0.3, momentum=0.9))
+    net.compile(rule or optimizer.SGD(0.3, momentum=0.9), clip_global_norm=clip)
     program = net.plan_batch(BATCH).placed.recorded
     return replace(program, target=replace(Target.of(NUMPY, 64), tile_bytes=64))
 
@@ -101,15 +102,21 @@ def test_tiles_give_what_the_record_gives(options: dict[str, Any], rewritten: Ca
     assert ("matmul_add" in kernels) == (rewritten is by_tiles_of_rows)
 
 
-@pytest.mark.parametrize("tied", [True, False])
-def test_by_classes_no_gradient_of_the_weight_is_whole(tied: bool):
+@pytest.mark.parametrize("tied, form", [(False, ""), *((True, form) for form in ["", *FORMS])])
+def test_by_classes_no_gradient_of_the_weight_is_whole(tied: bool, form: str):
+    """Also where clipping makes it twice, once for the norm and once for its update."""
+
     def whole(program: Program) -> bool:
         shapes = {o.shape for i in program.instructions for o in i.operands if o and o.block in program.sizes}
         return bool(shapes & {(IDS, DIM), (DIM, IDS)})
 
-    before = added_by_rows(recorded(tied))
+    clipped = recorded(tied, clip=0.1)
+    before = added_by_rows(clipping_forms(clipped)[form] if form else recorded(tied))
+    after = tiled(by_classes(before))
     assert whole(before)
-    assert not whole(tiled(by_classes(before)))
+    assert not whole(after)
+    assert large(after) < large(before) / 2
+    assert_alike(clipped if form else before, after)
 
 
 def test_a_shared_table_has_one_gradient_which_may_be_cut():

@@ -21,6 +21,7 @@ from singa_lite.compiler.ir.collectives import has_any
 from singa_lite.compiler.ir.operation import Instruction, Phase, blocks_of, over_blocks
 from singa_lite.compiler.ir.program import Program
 from singa_lite.compiler.ir.uses import Uses
+from singa_lite.compiler.rewrite.scores import LOSS, scores_of
 from singa_lite.kernels.interface import SIGNATURES
 
 _BACKWARD = (Phase.DERIVATIVE, Phase.GRADIENT)
@@ -53,6 +54,10 @@ class _ClippingVariant:
         self.instructions = program.instructions
         self.phases = _BACKWARD if derivatives else (Phase.GRADIENT,)
         self.uses = Uses(program.instructions)
+        found = [scores_of(program, self.uses, s) for s, i in enumerate(self.instructions) if i.kernel == LOSS]
+        steps = (s for one in found if one for s in one.steps)
+        #: What a head in tiles makes as soon as it has the derivatives by scores: all but the weight's gradient.
+        self.of_scores = {s for s in steps if not self.instructions[s].settings.get("transpose_a")}
         self.factor = next((s for s, i in enumerate(self.instructions) if i.kernel in _FACTORS), 0)
         self.squared = {
             i.operands[0].block
@@ -94,7 +99,7 @@ class _ClippingVariant:
         """Whether the instruction may be done twice: it moves nothing that lasts, and writes over no forward value."""
         made = self.instructions[step]
         facts = SIGNATURES[made.kernel].facts
-        if made.phase not in self.phases or facts.again or facts.once:
+        if step in self.of_scores or made.phase not in self.phases or facts.again or facts.once:
             return False
         blocks = {operand.block for operand in made.writes}
         writers = {s for block in blocks for s in self.uses.writers[block] if s < self.factor}

@@ -5,13 +5,15 @@
                 then, for some classes at a time: z = x @ w again;  d from z and lse;  dw = x^T @ d;  update of these
 
 That is one product more, so it is done only where memory is short (`Target.class_tiles`). A table that an embedding
-shares gets the rows that occur before each update, at the end of the step.
+shares gets the rows that occur before each update, at the end of the step. Where clipping makes the gradient twice, for
+the norm and for the update, the classes are gone through twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import NamedTuple
 
 from singa_lite.compiler.ir.operation import Instruction, Operand
@@ -29,14 +31,13 @@ _PARTS = "matmul", DERIVATIVE, SMOOTHING
 
 
 class _Head(NamedTuple):
-    """all: the scores; gradient: the step of the product that makes it, updates: those that use it up.
+    """rows: the scores, without the gradients; gradients: {step of the product that makes one: those that use it up}.
 
     derivative: the step of the derivative by the scores; share: of smoothed labels.
     """
 
-    all: Scores
-    gradient: int
-    updates: list[int]
+    rows: Scores
+    gradients: dict[int, list[int]]
     derivative: int
     share: float
 
@@ -64,17 +65,21 @@ class _ClassTiling(Tiling):
         placed = dict[int, list[Instruction]]()
         for step, instruction in enumerate(self.instructions):
             head = self._found(step) if instruction.kernel == LOSS and step not in placed else None
-            order = None if head is None else parted(self.program, head.all)
-            if head is None or order is None or placed.keys() & {*range(head.all.steps[0], head.updates[-1] + 1)}:
+            order = None if head is None else parted(self.program, head.rows)
+            if head is None or order is None:
                 continue
-            lead, behind = ([self.instructions[s] for s in steps] for steps in order)
-            self._head, self._log_sums = head, self.make.new_operand((head.all.rows,), head.all.scores.dtype)
-            by_rows = replace(head.all, steps=tuple(one for one in head.all.steps if one != head.gradient))
-            tiles = Tiles(self.program, by_rows, self.make, self._log_sums).calls()
-            updates = [self.instructions[update] for update in head.updates]
-            placed |= {step: [] for step in (*range(head.all.steps[0], head.all.steps[-1] + 1), *head.updates)}
-            placed[head.all.steps[0]] = [*lead, *tiles, *behind]
-            placed[head.updates[-1]] = list(self.tiles(self.instructions[head.gradient], updates))
+            first, last = head.rows.steps[0], head.rows.steps[-1]
+            used = {*head.gradients, *chain.from_iterable(head.gradients.values())}
+            if placed.keys() & {*range(first, max(used) + 1)}:
+                continue
+            lead, behind = ([self.instructions[s] for s in steps if s not in used] for steps in order)
+            self._head, self._log_sums = head, self.make.new_operand((head.rows.rows,), head.rows.scores.dtype)
+            tiles = Tiles(self.program, head.rows, self.make, self._log_sums).calls()
+            placed |= {step: [] for step in (*range(first, last + 1), *used)}
+            placed[first] = [*lead, *tiles, *behind]
+            for gradient, updates in head.gradients.items():
+                applied = [self.instructions[update] for update in updates]
+                placed[updates[-1]] = list(self.tiles(self.instructions[gradient], applied))
         return self.make.replaced(placed)
 
     # ---- what is found
@@ -86,33 +91,38 @@ class _ClassTiling(Tiling):
             return None
         self._large = scores.large
         steps = {kernel: [s for s in scores.steps if self.instructions[s].kernel == kernel] for kernel in _PARTS}
-        gradients = [s for s in steps["matmul"] if sums(self.instructions[s])]
-        if len(gradients) != 1 or len(steps[DERIVATIVE]) != 1 or len(steps[SMOOTHING]) > 1:
+        if len(steps[DERIVATIVE]) != 1 or len(steps[SMOOTHING]) > 1:
             return None
-        (gradient,), (derivative,) = gradients, steps[DERIVATIVE]
+        products = [s for s in steps["matmul"] if sums(self.instructions[s])]
+        gradients = {one: self.updates(one, self.instructions[one]) for one in products}
+        rows = replace(scores, steps=tuple(one for one in scores.steps if one not in gradients))
         shares = [float(str(self.instructions[s].settings["share"])) for s in steps[SMOOTHING]]
-        updates = self.updates(gradient, self.instructions[gradient])
-        head = _Head(scores, gradient, updates, derivative, *(shares or [0.0]))
-        return head if updates and self._is_plain(head) and self._is_there(head) else None
+        head = _Head(rows, gradients, *steps[DERIVATIVE], *(shares or [0.0]))
+        return head if gradients and self._is_plain(head) and self._is_there(head) else None
 
     def _is_plain(self, head: _Head) -> bool:
         """Whether what the gradient is made of is the derivative of the loss of these very scores, by ids."""
-        derivative, gradient = (self.instructions[s].by_name for s in (head.derivative, head.gradient))
+        derivative = self.instructions[head.derivative].by_name
         target, p, dx = derivative["target"], derivative["p"], derivative["dx"]
         if target is None or p is None or dx is None or len(target.shape) != 1 or p.block != dx.block:
             return False
         writers = [self.instructions[s] for s in self.uses.writers[dx.block]]
         losses = [i for i in writers if i.kernel == LOSS]
-        of_scores = len(losses) == 1 and losses[0].by_name["x"] == head.all.scores
+        of_scores = len(losses) == 1 and losses[0].by_name["x"] == head.rows.scores
         alone = all(i.kernel in (LOSS, DERIVATIVE, SMOOTHING) for i in writers)
-        return of_scores and alone and dx in (gradient["a"], gradient["b"])
+        return of_scores and alone and all(dx in self.instructions[s].reads for s in head.gradients)
 
     def _is_there(self, head: _Head) -> bool:
-        """Whether what scores and derivative are made of is there until the updates, as it was."""
-        product, derivative = head.all.steps[0], self.instructions[head.derivative].by_name
+        """Whether the gradients are used behind the scores, and what these are made of is then there, as it was."""
+        product, derivative = head.rows.steps[0], self.instructions[head.derivative].by_name
         read = [(operand, product) for operand in self.instructions[product].reads]
         read += [(o, head.derivative) for name in ("dlosses", "target") if (o := derivative[name]) is not None]
-        return not any(self.uses.is_changed(operand.block, at + 1, head.updates[0] - 1) for operand, at in read)
+        return all(
+            updates
+            and updates[0] > head.rows.steps[-1]
+            and not any(self.uses.is_changed(operand.block, at + 1, updates[0] - 1) for operand, at in read)
+            for updates in head.gradients.values()
+        )
 
     def _may_be_cut(self, user: Instruction, product: Instruction) -> bool:
         """By classes: state in blocks and rows that are added, where these are the outermost axis."""
@@ -129,16 +139,16 @@ class _ClassTiling(Tiling):
 
     def rows(self, product: Instruction, axis: int) -> int:
         """Classes of a tile."""
-        scores = self._head.all.scores
+        scores = self._head.rows.scores
         return max(
             super().rows(product, axis), SCORES * self.program.target.tile_bytes // (scores.nbytes // scores.shape[1])
         )
 
     def made(self, product: Instruction, tile: Operand, axis: int, start: int, stop: int) -> Iterator[Instruction]:
         """The scores of some classes again, their derivative over them, and their gradient."""
-        head, scores = self._head, self._head.all.scores
+        head, scores = self._head, self._head.rows.scores
         z = self.make.new_operand((scores.shape[0], stop - start), scores.dtype)
-        again, derivative = (self.instructions[s] for s in (head.all.steps[0], head.derivative))
+        again, derivative = (self.instructions[s] for s in (head.rows.steps[0], head.derivative))
         yield self.make.call(again, _columns(again, z, start, stop))
         named = derivative.by_name
         settings = {"first": start, "classes": scores.shape[1], "share": head.share}
