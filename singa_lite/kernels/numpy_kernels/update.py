@@ -153,7 +153,7 @@ def muon(
     buffers = _muon_buffers(value)
     (direction,) = carve(scratch, buffers[0])
     rest = scratch[bytes_for(buffers[0]) :]
-    for piece, target, moving, share, temporary in opened(rest, t, gradient, direction, StateSlot(momentum)):
+    for piece, target, moving, share, _ in opened(rest, t, gradient, direction, StateSlot(momentum)):
         np.multiply(moving, hyper.momentum, out=moving)
         np.multiply(piece, 1 - hyper.momentum, out=share)
         np.add(moving, share, out=moving)
