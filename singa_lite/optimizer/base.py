@@ -8,7 +8,6 @@ from weakref import ReferenceType, ref
 
 import numpy as np
 
-from singa_lite.autograd.ops.op import common_device
 from singa_lite.common.array_types import DType
 from singa_lite.common.checks import at_least_zero
 from singa_lite.common.contexts import in_own_context
@@ -20,6 +19,7 @@ from singa_lite.graph.graph import Graph, Phase
 from singa_lite.kernels.interface.update import Hyper
 from singa_lite.optimizer import state_dtype
 from singa_lite.optimizer.gradient_accumulation import GradientAccumulation
+from singa_lite.optimizer.operands import called, check_operands
 from singa_lite.optimizer.regularizer import Constraint, Regularizer
 from singa_lite.optimizer.rules import Rule, Rules, checked_rule
 from singa_lite.optimizer.state_tensors import are_abstract, move, zeros
@@ -231,7 +231,7 @@ class Optimizer(Stepping):
         gradient: value's shape, dtype and device, else ShapeError, TypeError or DeviceError. rate: float64 () in the
         place of this step's, on value's device; where it holds NaN nothing moves, and no update is counted.
         """
-        self._check(name, value, gradient)
+        check_operands(type(self).__name__, name, value, gradient)
         state = self.state_for(name, value)
         self._note_update(value if name is None else name)
         rule, own = self._rules.of(value.name if name is None else name), self.member_of(name, value)
@@ -247,12 +247,9 @@ class Optimizer(Stepping):
                 rule.constraint.apply(gradient)
             if rule.regularizer is not None:
                 rule.regularizer.apply(value, gradient, rule.decay_mult)
-            operands = (
-                gradient,
-                self._rate_of(own, rate, device),
-                value,
-                *(state.get(slot) for slot in own.kernel_slots),
-            )
+            if rate is None or own is not self:
+                rate = own.rate(device) if rate is None else own.rate_where(rate)
+            operands = gradient, rate, value, *(state.get(slot) for slot in own.kernel_slots)
             run_update(device, own.kernel, operands, state, hyper)
 
     def described_settings(self) -> dict[str, object]:
@@ -272,18 +269,6 @@ class Optimizer(Stepping):
     def settings_for(self, value: Tensor) -> dict[str, float]:
         """Of the kernel, for a parameter."""
         return self.settings
-
-    def _rate_of(self, member: Optimizer, given: Tensor | None, device: Device) -> Tensor:
-        """The rate of a member's update. given: this optimizer's, as to `update`: another's is NaN where it is."""
-        if member is self and given is not None:
-            return given
-        rate = member.rate(device)
-        if given is None:
-            return rate
-        applied: Tensor = device.empty((), rate.dtype)
-        device.run("scale", given, applied, alpha=0.0, beta=0.0)
-        device.run("add", applied, rate, applied)
-        return applied
 
     def note_in(self, graph: Graph) -> None:
         """What is recorded goes by its options, those of its rules' parts, and its state."""
@@ -326,7 +311,7 @@ class Optimizer(Stepping):
         state = self.state[key]
         if any((tensor.shape, tensor.dtype) != specs.get(slot) for slot, tensor in state.items()):
             raise ShapeError(
-                f"{type(self).__name__}: parameter {_called(name, value)}: wanted a value that fits its state "
+                f"{type(self).__name__}: parameter {called(name, value)}: wanted a value that fits its state "
                 f"{list(state.values())}, received {value.shape} {value.dtype}; one optimizer serves one net"
             )
         if state["count"].device is not value.device:
@@ -350,25 +335,3 @@ class Optimizer(Stepping):
                 del member._rates[old]
         for state in (*self.state.values(), self.gathering.sums):
             move(state, device)
-
-    def _check(self, name: str | None, value: Tensor, gradient: Tensor) -> None:
-        if not isinstance(value, Tensor) or not isinstance(gradient, Tensor):
-            given = f"{type(value).__name__} and {type(gradient).__name__}"
-            raise TypeError(
-                f"{type(self).__name__}: wanted update(name, parameter, gradient) of tensors, received {given}"
-            )
-        if name is not None and not isinstance(name, str):
-            raise TypeError(f"{type(self).__name__}: wanted a parameter's name or None, received {name!r:.100}")
-        where = f"{type(self).__name__}: parameter {_called(name, value)}"
-        if gradient.shape != value.shape:
-            raise ShapeError(f"{where}: wanted a gradient of shape {value.shape}, received {gradient.shape}")
-        common_device(where, [value, gradient])
-        if update_dtype(value).kind != "f" or gradient.dtype != update_dtype(value):
-            raise TypeError(
-                f"{where}: wanted a float parameter and a gradient of its dtype, "
-                f"received {value.dtype} and {gradient.dtype}"
-            )
-
-
-def _called(name: str | None, value: Tensor) -> str:
-    return repr(name or value.name or "without a name")
