@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from singa_lite import optimizer, tensor
+from singa_lite import FeedForwardNet, layers, loss, optimizer, tensor
 
 SHAPES = [(5, 3), (3, 7), (6, 6), (4, 3, 2, 5), (300, 520)]
 A, B, C = 3.4445, -4.775, 2.0315
@@ -78,3 +78,23 @@ def test_singular_values_of_a_step_are_near_1(shape):
     step = tensor.to_numpy(value).reshape(shape[0], -1)
     found = np.linalg.svd(step, compute_uv=False) / (0.2 * np.sqrt(max(step.shape)))
     assert found.min() > 0.6 and found.max() < 1.25
+
+
+def losses(**options: object) -> list[float]:
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), seed=1)
+    net.add(layers.Embedding("embedding", 20, 8, input_sample_shape=(6,)))
+    net.add(layers.Flatten("flat"))
+    net.add(layers.Dense("middle", 12))
+    net.add(layers.Dense("head", 4))
+    others = {"others": optimizer.AdamW(3e-3), "others_for": ["*embedding*", "head/*"]}
+    net.compile(optimizer.Muon(0.02, **others), **options)
+    rng = np.random.default_rng(4)
+    x, y = rng.integers(0, 20, (8, 6)), rng.integers(0, 4, 8)
+    found = [float(net.train_one_batch(x, y)[0]) for _ in range(5)]
+    assert "first_moment" in net.optimizer.state["embedding/weight"]
+    assert "momentum" in net.optimizer.state["middle/weight"]
+    return found
+
+
+def test_recorded_steps_are_those_done_at_once():
+    assert losses() == losses(graph=False)
