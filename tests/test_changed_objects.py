@@ -63,6 +63,10 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {
     "AdaGrad": {"epsilon": 0.1},
     "Adam": {"beta_1": 0.5, "beta_2": 0.7, "epsilon": 0.1},
     "Lion": {"beta_1": 0.5, "beta_2": 0.7},
+    "Muon": {
+        **{"momentum": 0.5, "nesterov": False, "ns_steps": 3, "ns_coefficients": (3.0, -4.0, 2.0)},
+        **{"epsilon": 9.0, "adjust_lr": "match_rms_adamw"},
+    },
     "AdamW": {"beta_1": 0.5, "beta_2": 0.7, "epsilon": 0.1},
 }
 OF_EACH = {
@@ -70,7 +74,7 @@ OF_EACH = {
     **{"regularizer": L2Regularizer(0.5), "constraint": NormConstraint(0.01)},
 }
 #: By which other state is kept, so that a change is refused once there is some: `test_optimizer` has them.
-BY_STATE = {"amsgrad"}
+BY_STATE = {"amsgrad", "others", "others_for"}
 MADE_WITH = {"SGD": {"momentum": 0.9}, "Lion": {"lr": 1.0, "beta_1": 0.99}}
 
 

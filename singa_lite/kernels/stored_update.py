@@ -76,19 +76,19 @@ class _Pieces:
         self.value, self.count = value, count
         self.order = memory_order(value.shape, value.strides)
         self.axis = self.order[0] if self.order else 0
-        self.cuts = self._cuts() if signature.facts.by_elements and value.ndim else [slice(0, 1)]
+        self.cuts = self._cuts(signature.facts.by_elements) if value.ndim else [slice(0, 1)]
         widest = self._of_value(value, self.cuts[0])
         self.own_count = carved(scratch, 0, spec_of(count).without_gaps())
         self.wide_at = aligned(self.own_count.nbytes)
         self.scratch = scratch
         self.nbytes = self.wide_at + aligned(widest.size * _WIDE.itemsize)
 
-    def _cuts(self) -> list[slice]:
+    def _cuts(self, by_elements: bool) -> list[slice]:
         extent, rows = self.value.shape[self.axis], PIECE * self.value.shape[self.axis] // max(self.value.size, 1)
         if any(array is not None and array.dtype == BLOCKED for array in self.arrays):
             together = Blocks.of(self.value.shape).rows
             rows = extent if self.axis else max(rows // together, 1) * together
-        rows = max(rows, 1)
+        rows = max(rows, 1) if by_elements else max(extent, 1)
         return [slice(start, min(start + rows, extent)) for start in range(0, extent, rows)]
 
     def calls(self, cut: slice, settings: Settings) -> Iterator[_Call]:

@@ -11,6 +11,7 @@ from singa_lite.optimizer.base import Optimizer as Optimizer
 from singa_lite.optimizer.global_norm import GlobalNorm as GlobalNorm
 from singa_lite.optimizer.global_norm import clip_global_norm as clip_global_norm
 from singa_lite.optimizer.lion import Lion as Lion
+from singa_lite.optimizer.muon import Muon as Muon
 from singa_lite.optimizer.sgd import SGD as SGD
 from singa_lite.optimizer.sgd import Nesterov as Nesterov
 

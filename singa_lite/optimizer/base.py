@@ -8,7 +8,6 @@ from weakref import ReferenceType, ref
 
 import numpy as np
 
-from singa_lite.autograd.ops.op import common_device
 from singa_lite.common.array_types import DType
 from singa_lite.common.checks import at_least_zero
 from singa_lite.common.contexts import in_own_context
@@ -20,6 +19,7 @@ from singa_lite.graph.graph import Graph, Phase
 from singa_lite.kernels.interface.update import Hyper
 from singa_lite.optimizer import state_dtype
 from singa_lite.optimizer.gradient_accumulation import GradientAccumulation
+from singa_lite.optimizer.operands import called, check_operands
 from singa_lite.optimizer.regularizer import Constraint, Regularizer
 from singa_lite.optimizer.rules import Rule, Rules, checked_rule
 from singa_lite.optimizer.state_tensors import are_abstract, move, zeros
@@ -231,11 +231,12 @@ class Optimizer(Stepping):
         gradient: value's shape, dtype and device, else ShapeError, TypeError or DeviceError. rate: float64 () in the
         place of this step's, on value's device; where it holds NaN nothing moves, and no update is counted.
         """
-        self._check(name, value, gradient)
+        check_operands(type(self).__name__, name, value, gradient)
         state = self.state_for(name, value)
         self._note_update(value if name is None else name)
-        rule = self._rules.of(value.name if name is None else name)
-        hyper = self.hyper(**self.settings, weight_decay=self.weight_decay * rule.decay_mult, lr_mult=rule.lr_mult)
+        rule, own = self._rules.of(value.name if name is None else name), self.member_of(name, value)
+        decay = own.weight_decay * rule.decay_mult
+        hyper = own.hyper(**own.settings_for(value), weight_decay=decay, lr_mult=rule.lr_mult)
         device = device_of(value)
         if device.graph is not None:
             self.note_in(device.graph)
@@ -246,9 +247,28 @@ class Optimizer(Stepping):
                 rule.constraint.apply(gradient)
             if rule.regularizer is not None:
                 rule.regularizer.apply(value, gradient, rule.decay_mult)
-            rate = self.rate(device) if rate is None else rate
-            operands = gradient, rate, value, *(state.get(slot) for slot in self.kernel_slots)
-            run_update(device, self.kernel, operands, state, hyper)
+            if rate is None or own is not self:
+                rate = own.rate(device) if rate is None else own.rate_where(rate)
+            operands = gradient, rate, value, *(state.get(slot) for slot in own.kernel_slots)
+            run_update(device, own.kernel, operands, state, hyper)
+
+    def described_settings(self) -> dict[str, object]:
+        """What its updates go by, beside the gradient."""
+        own = {"schedule": self.schedule, "weight_decay": self.weight_decay}
+        return own | self.settings | {"rules": self.rules}
+
+    @property
+    def members(self) -> Sequence[Optimizer]:
+        """The optimizers that it is made of: itself alone, unless it leaves some parameters to another one."""
+        return (self,)
+
+    def member_of(self, name: str | None, value: Tensor) -> Optimizer:
+        """The member whose kernel, settings, slots and rate a parameter is updated by. State and rules are its own."""
+        return self
+
+    def settings_for(self, value: Tensor) -> dict[str, float]:
+        """Of the kernel, for a parameter."""
+        return self.settings
 
     def note_in(self, graph: Graph) -> None:
         """What is recorded goes by its options, those of its rules' parts, and its state."""
@@ -273,9 +293,10 @@ class Optimizer(Stepping):
             return (), np.dtype(np.int64)
         return state_dtype.form(self.state_dtype, value.shape, update_dtype(value))
 
-    def state_forms(self, value: Tensor) -> dict[str, tuple[Shape, DType]]:
-        """{slot: shape and dtype} of all state of a parameter."""
-        return {slot: self.slot_form(slot, value) for slot in self.slots} | own_forms(value, self.rounding)
+    def state_forms(self, value: Tensor, name: str | None = None) -> dict[str, tuple[Shape, DType]]:
+        """{slot: shape and dtype} of all state of a parameter. name: as of `update`, by default its own."""
+        slots = self.member_of(name, value).slots
+        return {slot: self.slot_form(slot, value) for slot in slots} | own_forms(value, self.rounding)
 
     def state_for(self, name: str | None, value: Tensor) -> dict[str, Tensor]:
         """The state of a parameter, {slot: Tensor} on value's device; made of zeros if there is none yet.
@@ -283,14 +304,14 @@ class Optimizer(Stepping):
         ShapeError if there is state for a parameter of another shape or dtype under this name.
         """
         key: str | Tensor = value if name is None else name
-        specs = self.state_forms(value)
+        specs = self.state_forms(value, name)
         if key not in self.state:
             self.state[key] = {slot: zeros(*spec, value) for slot, spec in specs.items()}
             begin_count(self.state[key]["count"], value, name, self.rounding)
         state = self.state[key]
-        if any((tensor.shape, tensor.dtype) != specs[slot] for slot, tensor in state.items()):
+        if any((tensor.shape, tensor.dtype) != specs.get(slot) for slot, tensor in state.items()):
             raise ShapeError(
-                f"{type(self).__name__}: parameter {_called(name, value)}: wanted a value that fits its state "
+                f"{type(self).__name__}: parameter {called(name, value)}: wanted a value that fits its state "
                 f"{list(state.values())}, received {value.shape} {value.dtype}; one optimizer serves one net"
             )
         if state["count"].device is not value.device:
@@ -300,7 +321,8 @@ class Optimizer(Stepping):
     def tensors(self) -> list[Tensor]:
         """All that it holds: state of parameters, sums of gradients, and the rate as a tensor."""
         kept = [tensor for state in self.state.values() for tensor in state.values()]
-        return [*kept, *self.gathering.sums.values(), *self._rates.values()]
+        rates = [rate for member in self.members for rate in member._rates.values()]
+        return [*kept, *self.gathering.sums.values(), *rates]
 
     def to_device(self, device: Device) -> None:
         """Move the state of all parameters; what an abstract device has of it is made anew at the first update."""
@@ -308,29 +330,8 @@ class Optimizer(Stepping):
             del self.state[key]
         for name in [name for name, total in self.gathering.sums.items() if are_abstract([total])]:
             del self.gathering.sums[name]
-        for old in [old for old in self._rates if old.is_abstract and old is not device]:
-            del self._rates[old]
+        for member in self.members:
+            for old in [old for old in member._rates if old.is_abstract and old is not device]:
+                del member._rates[old]
         for state in (*self.state.values(), self.gathering.sums):
             move(state, device)
-
-    def _check(self, name: str | None, value: Tensor, gradient: Tensor) -> None:
-        if not isinstance(value, Tensor) or not isinstance(gradient, Tensor):
-            given = f"{type(value).__name__} and {type(gradient).__name__}"
-            raise TypeError(
-                f"{type(self).__name__}: wanted update(name, parameter, gradient) of tensors, received {given}"
-            )
-        if name is not None and not isinstance(name, str):
-            raise TypeError(f"{type(self).__name__}: wanted a parameter's name or None, received {name!r:.100}")
-        where = f"{type(self).__name__}: parameter {_called(name, value)}"
-        if gradient.shape != value.shape:
-            raise ShapeError(f"{where}: wanted a gradient of shape {value.shape}, received {gradient.shape}")
-        common_device(where, [value, gradient])
-        if update_dtype(value).kind != "f" or gradient.dtype != update_dtype(value):
-            raise TypeError(
-                f"{where}: wanted a float parameter and a gradient of its dtype, "
-                f"received {value.dtype} and {gradient.dtype}"
-            )
-
-
-def _called(name: str | None, value: Tensor) -> str:
-    return repr(name or value.name or "without a name")

@@ -20,10 +20,10 @@ class Rule:
     regularizer: Regularizer | None = None
     constraint: Constraint | None = None
 
-    def check_names(self, names: Sequence[str]) -> None:
+    def check_names(self, names: Sequence[str], where: str = "register") -> None:
         """ValueError where the pattern matches none of the names."""
         if not any(fnmatchcase(name, self.pattern) for name in names):
-            raise ValueError(f"register: wanted a pattern of parameters {list(names)}, received {self.pattern!r}")
+            raise ValueError(f"{where}: wanted a pattern of parameters {list(names)}, received {self.pattern!r}")
 
 
 class Rules:

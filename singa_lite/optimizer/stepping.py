@@ -11,7 +11,7 @@ import numpy as np
 
 from singa_lite.common.checks import at_least_zero, integer
 from singa_lite.common.described import Described
-from singa_lite.device import Device
+from singa_lite.device import Device, device_of
 from singa_lite.optimizer import schedule
 from singa_lite.optimizer.gradient_accumulation import GradientAccumulation
 from singa_lite.tensor import Tensor, from_numpy
@@ -139,6 +139,14 @@ class Stepping(Described):
         if device not in self._rates:
             self._rates[device] = from_numpy(np.float64(self._rate), device)
         return self._rates[device]
+
+    def rate_where(self, applied: Tensor) -> Tensor:
+        """The rate of this step where another optimizer's, which may be NaN by a loss scale, is a number; else NaN."""
+        device = device_of(applied)
+        found: Tensor = device.empty((), applied.dtype)
+        device.run("scale", applied, found, alpha=0.0, beta=0.0)
+        device.run("add", found, self.rate(device), found)
+        return found
 
     @property
     def has_rate(self) -> bool:

@@ -108,6 +108,6 @@ def state_to_come(optimizer: Optimizer | None, trained: Collection[Tensor], roun
         return 0
     waiting = [value for value in trained if value.name not in optimizer.state]
     summed = [value for value in trained if value.name not in optimizer.gathering.sums]
-    rate = 0 if optimizer.has_rate else rounded(RATE_BYTES)
+    rate = sum(rounded(RATE_BYTES) for member in optimizer.members if not member.has_rate)
     of_waiting = state_bytes(optimizer, waiting, rounded) - _sum_bytes(optimizer, waiting, rounded)
     return of_waiting + _sum_bytes(optimizer, summed, rounded) + rate

@@ -202,8 +202,7 @@ class Trainer(Unique):
         """Returns what the net is trained by, as text: settings of the optimizer, its rules, losses and metrics."""
         optimizer, found = self.optimizer, dict[str, object]()
         if optimizer is not None:
-            found |= {"schedule": optimizer.schedule, "weight_decay": optimizer.weight_decay, **optimizer.settings}
-            found["rules"] = optimizer.rules
+            found |= optimizer.described_settings()
         found |= {"loss": self.loss, "metric": self.metric, "freeze": self.layers.freeze}
         given = {
             "loss_weights": self.loss_weights,

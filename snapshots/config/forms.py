@@ -10,7 +10,7 @@ from singa_lite.common.errors import ConfigError
 from singa_lite.common.option_version import equal_values, signature_of
 from singa_lite.layer import names
 from singa_lite.layer.layer import Layer, Node
-from singa_lite.optimizer import Optimizer, schedule
+from singa_lite.optimizer import Muon, Optimizer, schedule
 from singa_lite.optimizer.rules import Rule
 from singa_lite.snapshots.config.values import Plain, Reader, Writer
 from singa_lite.tensor import Shape
@@ -144,15 +144,22 @@ def compiled_form(net: TrainedNet, writer: Writer) -> Plain:
 
 def _optimizer_form(optimizer: Optimizer, writer: Writer) -> Plain:
     """Its constructor's arguments, with the schedule of now; what was changed of its settings; its rules."""
-    rate = optimizer.schedule
-    arguments = {**optimizer.given_arguments, "lr": rate.value if isinstance(rate, schedule.Constant) else rate}
-    form = writer.described(optimizer, arguments)
+    form = writer.described(optimizer, _arguments_of(optimizer))
     rules, general = list(optimizer.rules)[1:], optimizer.rules[0]
     form["settings"] = writer.at("settings").write(optimizer.settings)
     form["rules"] = [
         writer.at(f"register {rule.pattern!r}").write(_register_arguments(rule, general)) for rule in rules
     ]
     return form
+
+
+def _arguments_of(optimizer: Optimizer) -> dict[str, object]:
+    """Its constructor's, with the schedules of now."""
+    rate = optimizer.schedule
+    found = {**optimizer.given_arguments, "lr": rate.value if isinstance(rate, schedule.Constant) else rate}
+    if isinstance(optimizer, Muon):
+        found["others"] = optimizer.others.made_with(_arguments_of(optimizer.others))
+    return found
 
 
 def _register_arguments(rule: Rule, general: Rule) -> dict[str, object]:

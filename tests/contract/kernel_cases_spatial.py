@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 
 from kernel_case import Case, Tensors, garbage
-from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, Hyper, LionHyper, RmsPropHyper, SgdHyper
+from singa_lite.kernels.interface.update import (
+    AdaGradHyper,
+    AdamHyper,
+    Hyper,
+    LionHyper,
+    MuonHyper,
+    RmsPropHyper,
+    SgdHyper,
+)
 from singa_lite.kernels.interface.window import Window
 
 Made = tuple[Tensors, dict[str, Any]]
@@ -348,6 +356,10 @@ NORM_OPTIONS: dict[str, dict[str, Any]] = {
 }
 MOMENTS = {"momentum": 0.1, "epsilon": 1e-3}
 SGD = SgdHyper(momentum=0.9, dampening=0.0, nesterov=False, weight_decay=0.01, lr_mult=0.5)
+MUON = MuonHyper(
+    **{"momentum": 0.9, "nesterov": True, "ns_steps": 3, "a": 3.4445, "b": -4.775, "c": 2.0315},
+    **{"epsilon": 1e-7, "scale": 1.5, "weight_decay": 0.1, "lr_mult": 0.5},
+)
 ADAM = AdamHyper(beta_1=0.9, beta_2=0.99, epsilon=1e-3, weight_decay=0.1, decoupled=False, lr_mult=0.5)
 
 CASES: dict[str, Case] = {
@@ -421,6 +433,8 @@ CASES: dict[str, Case] = {
     "adam:largest": update(ADAM, 3, 3),
     "adam:largest, decoupled": update(replace(ADAM, decoupled=True), 3),
     "lion": update(LionHyper(beta_1=0.9, beta_2=0.99, weight_decay=0.1, lr_mult=0.5), 1, 3),
+    "muon": update(MUON, 1, 3),
+    "muon:plain": update(replace(MUON, nesterov=False), 1, 3),
     "add_scaled": Case(build_add_scaled),
     "clip_elements": clip(0.5),
     "clip_norm": clip(3.0),

@@ -308,6 +308,17 @@ def lion(gradient, rate, value, momentum, count, hyper):
     return value - lr * (step + hyper.weight_decay * value), momentum, count + 1
 
 
+def muon(gradient, rate, value, momentum, count, hyper):
+    lr, m = rate * hyper.lr_mult, hyper.momentum
+    momentum = m * momentum + (1 - m) * gradient
+    step = m * momentum + (1 - m) * gradient if hyper.nesterov else momentum
+    x = (step / max(np.linalg.norm(step), hyper.epsilon)).reshape(len(step), -1)
+    for _ in range(hyper.ns_steps):
+        gram = x @ x.T
+        x = hyper.a * x + (hyper.b * gram + hyper.c * gram @ gram) @ x
+    return value - lr * (hyper.scale * x.reshape(value.shape) + hyper.weight_decay * value), momentum, count + 1
+
+
 # ---- all
 
 
@@ -408,6 +419,7 @@ FORMULAS: dict[str, Formula] = {
     "ada_grad": ada_grad,
     "adam": adam,
     "lion": lion,
+    "muon": muon,
     "add_scaled": lambda x, y, alpha: y + alpha * x,
     "clip_elements": lambda y, threshold: np.minimum(np.maximum(y, -threshold), threshold),
     "clip_norm": lambda y, threshold: y * min(1, threshold / np.sqrt((y**2).sum())),

@@ -70,6 +70,20 @@ class LionHyper(Hyper):
     beta_2: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MuonHyper(Hyper):
+    """Those of `muon`. scale: of the step, by the matrix's extents; a, b, c: factors of the Newton-Schulz iteration."""
+
+    momentum: float
+    nesterov: bool
+    ns_steps: int
+    a: float
+    b: float
+    c: float
+    epsilon: float
+    scale: float
+
+
 @kernel(BY_ELEMENTS)
 def sgd(gradient: Read, rate: Read, value: Update, velocity: Update | None, count: Update, *, hyper: SgdHyper) -> None:
     """velocity = momentum * velocity + (1 - dampening) * g, or g where t = 1, whatever it held; value -= lr * step.
@@ -118,6 +132,18 @@ def lion(gradient: Read, rate: Read, value: Update, momentum: Update, count: Upd
     """value = (1 - lr * weight_decay) * value - lr * sign(beta_1 * momentum + (1 - beta_1) * gradient); then
 
     momentum = beta_2 * momentum + (1 - beta_2) * gradient (Chen and others, arXiv 2302.06675). The sign of 0 is 0.
+    """
+
+
+@kernel()
+def muon(gradient: Read, rate: Read, value: Update, momentum: Update, count: Update, *, hyper: MuonHyper) -> None:
+    """momentum = m * momentum + (1 - m) * gradient, m being hyper's; d = m * momentum + (1 - m) * gradient if nesterov,
+
+    else d = momentum; value = (1 - lr * weight_decay) * value - lr * scale * orthogonal(d) (Jordan and others, 2024).
+    orthogonal(d): X = d / max(norm, epsilon), the norm that of all elements, then `ns_steps` times
+    X = a * X + (b * A + c * A @ A) @ X with A = X @ X.T; where X has more rows than columns, of its transpose.
+    value: of two axes or more; those from the second on count as columns. In float32 at least, whatever the value's
+    dtype is. NaN in the gradient makes the whole value NaN.
     """
 
 

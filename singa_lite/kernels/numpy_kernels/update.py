@@ -8,7 +8,7 @@ from math import inf, isfinite, isnan, nan, sqrt
 import numpy as np
 
 from singa_lite.common.array_types import Array
-from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, LionHyper, RmsPropHyper, SgdHyper
+from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, LionHyper, MuonHyper, RmsPropHyper, SgdHyper
 from singa_lite.kernels.numpy_kernels.boxes import shaped
 from singa_lite.kernels.numpy_kernels.opened_state import StateSlot, opened, scratch_bytes
 from singa_lite.kernels.numpy_kernels.scratch import BLOCK, BufferSpec, Bytes, Shaped, blocks, bytes_for, carve, scratch
@@ -18,6 +18,8 @@ from singa_lite.kernels.numpy_kernels.temporaries import by_blocks
 _WIDE = 4096
 #: Slices whose squares are added up at a time.
 _SLICES = 256
+#: Columns that a product of `muon` makes at a time, at least.
+_COLUMNS = 256
 #: Of a loss: the smallest normal number of float32.
 _LEAST_SCALE = 2.0**-126
 
@@ -133,6 +135,68 @@ def lion(
         _add_scaled(target, np.sign(step, out=step), -lr, temporary)
         np.multiply(moving, hyper.beta_2, out=moving)
         _add_scaled(moving, piece, 1 - hyper.beta_2, temporary)
+
+
+def _muon_scratch(gradient: Shaped, rate: Shaped, value: Shaped, *others: Shaped | None, hyper: MuonHyper) -> int:
+    direction, *rest = _muon_buffers(value)
+    return bytes_for(direction) + max(bytes_for(*rest), scratch_bytes(gradient, rate, value, *others))
+
+
+@scratch(_muon_scratch)
+def muon(
+    gradient: Array, rate: Array, value: Array, momentum: Array, count: Array, *, hyper: MuonHyper, scratch: Bytes
+) -> None:
+    """torch.optim.Muon's step, whose products are in bfloat16, in float32."""
+    if isnan(rate):
+        return
+    t, lr = _count_up(count), float(rate) * hyper.lr_mult
+    buffers = _muon_buffers(value)
+    (direction,) = carve(scratch, buffers[0])
+    rest = scratch[bytes_for(buffers[0]) :]
+    for piece, target, moving, share, _ in opened(rest, t, gradient, direction, StateSlot(momentum)):
+        np.multiply(moving, hyper.momentum, out=moving)
+        np.multiply(piece, 1 - hyper.momentum, out=share)
+        np.add(moving, share, out=moving)
+        np.copyto(target, moving)
+        if hyper.nesterov:
+            np.multiply(target, hyper.momentum, out=target)
+            np.add(target, share, out=target)
+    matrix = direction.reshape(len(direction), -1)
+    orthogonalize(matrix.T if len(matrix) > matrix.shape[1] else matrix, hyper, carve(rest, *buffers[1:]))
+    np.multiply(direction, -lr * hyper.scale, out=direction)
+    for target, step in blocks(value, direction):
+        if lr * hyper.weight_decay:
+            np.multiply(target, 1 - lr * hyper.weight_decay, out=target)
+        np.add(target, step, out=target)
+
+
+def orthogonalize(x: Array, hyper: MuonHyper, buffers: list[Array]) -> None:
+    """Newton and Schulz's iteration in place; x has no more rows than columns. buffers: as `_muon_buffers` says."""
+    gram, factor, columns, squares = buffers
+    total = 0.0
+    for (piece,) in blocks(x):
+        found = np.multiply(piece, piece, dtype=np.float64, out=shaped(squares, piece.shape))
+        total += float(np.add.reduce(found, axis=None))
+    np.divide(x, max(sqrt(total), hyper.epsilon), out=x)
+    width = columns.size // len(x)
+    for _ in range(hyper.ns_steps):
+        np.matmul(x, x.T, out=gram)
+        np.matmul(gram, gram, out=factor)
+        np.multiply(factor, hyper.c, out=factor)
+        np.multiply(gram, hyper.b, out=gram)
+        np.add(factor, gram, out=factor)
+        np.add(factor.reshape(-1)[:: len(x) + 1], hyper.a, out=factor.reshape(-1)[:: len(x) + 1])
+        for start in range(0, x.shape[1], width):
+            some = x[:, start : start + width]
+            np.copyto(some, np.matmul(factor, some, out=columns[: some.size].reshape(some.shape)))
+
+
+def _muon_buffers(value: Shaped) -> list[BufferSpec]:
+    """Of the direction, two squares of the shorter side, some columns of the product, and squares of a block."""
+    rows, columns = sorted((value.shape[0], value.size // max(value.shape[0], 1)))
+    dtype, width = np.result_type(value.dtype, np.float32), min(columns, max(_COLUMNS, BLOCK // max(rows, 1)))
+    square = (rows, rows), dtype
+    return [(value.shape, dtype), square, square, ((rows * width,), dtype), ((min(BLOCK, value.size),), np.float64)]
 
 
 @by_blocks(floats=1)
