@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import ClassVar, Protocol, Self, TypedDict
+from typing import Any, ClassVar, Protocol, Self, TypedDict
 from weakref import ReferenceType, ref
 
 import numpy as np
@@ -27,6 +27,10 @@ from singa_lite.optimizer.stepping import LearningRate as LearningRate
 from singa_lite.optimizer.stepping import Stepping
 from singa_lite.optimizer.stored_parameters import Rounding, begin_count, own_forms, run_update, update_dtype
 from singa_lite.tensor import Shape, Tensor
+
+
+#: Shape and dtype of the count of a parameter's updates.
+COUNT: tuple[Shape, DType] = (), np.dtype(np.int64)
 
 
 class Parts(TypedDict, total=False):
@@ -61,6 +65,8 @@ class Optimizer(Stepping):
     hyper: type[Hyper]
     #: The kernel's state arguments in order; `slots` has those that this optimizer keeps.
     kernel_slots: tuple[str, ...]
+    #: What it may keep state as beside the parameters' dtype.
+    state_dtypes: ClassVar[tuple[str, ...]] = state_dtype.NAMES
     live_options: ClassVar[frozenset[str]] = frozenset({"lr", "schedule"})
     further_options: ClassVar[frozenset[str]] = frozenset(
         {"settings", "slots", "state", "state_dtype", "rounding", "gathering"}
@@ -76,7 +82,7 @@ class Optimizer(Stepping):
     ) -> None:
         super().__init__(lr)
         self.weight_decay = at_least_zero(f"{type(self).__name__} weight_decay", weight_decay)
-        self.settings: dict[str, float] = {}
+        self.settings: dict[str, Any] = {}
         self.slots = self.kernel_slots
         self.state: dict[str | Tensor, dict[str, Tensor]] = StateTable()
         self.state_dtype: str | None = None
@@ -247,8 +253,14 @@ class Optimizer(Stepping):
             if rule.regularizer is not None:
                 rule.regularizer.apply(value, gradient, rule.decay_mult)
             rate = self.rate(device) if rate is None else rate
-            operands = gradient, rate, value, *(state.get(slot) for slot in self.kernel_slots)
-            run_update(device, self.kernel, operands, state, hyper)
+            self.run_kernels(gradient, rate, value, state, hyper)
+
+    def run_kernels(
+        self, gradient: Tensor, rate: Tensor, value: Tensor, state: dict[str, Tensor], hyper: Hyper
+    ) -> None:
+        """Do an update, or record it."""
+        operands = gradient, rate, value, *(state.get(slot) for slot in self.kernel_slots)
+        run_update(device_of(value), self.kernel, operands, state, hyper)
 
     def note_in(self, graph: Graph) -> None:
         """What is recorded goes by its options, those of its rules' parts, and its state."""
@@ -267,15 +279,14 @@ class Optimizer(Stepping):
         """Zeros of a parameter's shape, in its gradient's dtype, which lie as it does."""
         return zeros(value.shape, update_dtype(value), value)
 
-    def slot_form(self, slot: str, value: Tensor) -> tuple[Shape, DType]:
-        """Shape and dtype of a state tensor for a parameter: by `state_dtype` those of its value; count is int64 ()."""
-        if slot == "count":
-            return (), np.dtype(np.int64)
-        return state_dtype.form(self.state_dtype, value.shape, update_dtype(value))
+    def slot_forms(self, value: Tensor) -> dict[str, tuple[Shape, DType]]:
+        """{slot: shape and dtype} of its own state of a parameter: by `state_dtype` those of the value; count: int64 ()."""
+        form = state_dtype.form(self.state_dtype, value.shape, update_dtype(value))
+        return dict.fromkeys(self.slots, form) | {"count": COUNT}
 
     def state_forms(self, value: Tensor) -> dict[str, tuple[Shape, DType]]:
         """{slot: shape and dtype} of all state of a parameter."""
-        return {slot: self.slot_form(slot, value) for slot in self.slots} | own_forms(value, self.rounding)
+        return self.slot_forms(value) | own_forms(value, self.rounding)
 
     def state_for(self, name: str | None, value: Tensor) -> dict[str, Tensor]:
         """The state of a parameter, {slot: Tensor} on value's device; made of zeros if there is none yet.

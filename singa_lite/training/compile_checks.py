@@ -14,6 +14,7 @@ from singa_lite.common.checks import kind_of
 from singa_lite.common.errors import DeviceError, GraphError, PrecisionWarning
 from singa_lite.common.notice import warn
 from singa_lite.device import Device
+from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import tf32_of
 from singa_lite.layer import freezing
 from singa_lite.layer.freezing import Freeze
@@ -183,6 +184,11 @@ def check_ranks(ranks: DataParallel, objective: Objective | None, optimizer: Opt
         raise ValueError(f"compile parallel: wanted no state_dtype beside shard='state', received {kept_as!r}")
     if ranks.shard is not None and any(rule.constraint is not None for rule in optimizer.rules):
         raise ValueError("compile parallel: wanted an optimizer without constraints beside shard='state', received one")
+    if ranks.shard is not None and not SIGNATURES[optimizer.kernel].facts.by_elements:
+        raise ValueError(
+            "compile parallel: wanted an optimizer that updates each element by itself beside shard='state', received "
+            f"{type(optimizer).__name__}"
+        )
     losses: Mapping[str, Loss] = {} if objective is None else objective.losses
     for name, loss in losses.items():
         if loss.of_whole_batch and (len(losses) > 1 or not loss.is_counted):
