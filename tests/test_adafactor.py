@@ -1,4 +1,4 @@
-"""Adafactor: ten steps beside its formula in float64 and beside PyTorch's; within recorded steps, budgets, snapshots."""
+"""Adafactor: ten steps beside its formula in float64 and beside PyTorch's; recorded steps, budgets, snapshots."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import skips
-from singa_lite import FeedForwardNet, device, layers, optimizer, parallel, regularizer, tensor
+from singa_lite import optimizer, tensor
 
 SHAPES = [(), (7,), (5, 3), (300, 70), (3, 20000), (4, 3, 5), (4, 3, 2, 5)]
 OPTIONS: list[dict[str, Any]] = [

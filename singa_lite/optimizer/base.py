@@ -28,7 +28,6 @@ from singa_lite.optimizer.stepping import Stepping
 from singa_lite.optimizer.stored_parameters import Rounding, begin_count, own_forms, run_update, update_dtype
 from singa_lite.tensor import Shape, Tensor
 
-
 #: Shape and dtype of the count of a parameter's updates.
 COUNT: tuple[Shape, DType] = (), np.dtype(np.int64)
 
@@ -280,7 +279,7 @@ class Optimizer(Stepping):
         return zeros(value.shape, update_dtype(value), value)
 
     def slot_forms(self, value: Tensor) -> dict[str, tuple[Shape, DType]]:
-        """{slot: shape and dtype} of its own state of a parameter: by `state_dtype` those of the value; count: int64 ()."""
+        """{slot: shape and dtype} of its own state of a parameter: by `state_dtype` as the value, but for count."""
         form = state_dtype.form(self.state_dtype, value.shape, update_dtype(value))
         return dict.fromkeys(self.slots, form) | {"count": COUNT}
 

@@ -72,7 +72,7 @@ class LionHyper(Hyper):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdafactorHyper(Hyper):
-    """Those of `adafactor` and `adafactor_step`. epsilon_1: None for the smallest step from 1 of the gradient's dtype."""
+    """Those of `adafactor` and `adafactor_step`. epsilon_1: None: the machine epsilon of the gradient's dtype."""
 
     beta_2_decay: float
     epsilon_1: float | None
@@ -150,12 +150,12 @@ def adafactor(
     *,
     hyper: AdafactorHyper,
 ) -> None:
-    """With t = count + 1, b = t**beta_2_decay and means along an axis: row_var += b * (mean of g**2 of a row - row_var);
+    """With t = count + 1 and b = t**beta_2_decay: row_var += b * (mean of g**2 of a row - row_var);
 
-    col_var and variance likewise; scale = row_var / max(mean of row_var of a matrix, epsilon_1), so that scale * col_var
-    estimates g**2. factor, float64 (): max(epsilon_2, rms(value)) * min(lr, t**-0.5) / max(1, rms(u) / d), where
-    u = g / max(sqrt(estimate), epsilon_1) and rms is the root of the mean of squares. g = gradient: decay is decoupled.
-    value: perhaps stored in bfloat16. Where the rate is NaN the state stays, and scale and factor mean nothing.
+    col_var and variance likewise; scale = row_var / max(mean of row_var of a matrix, epsilon_1), so that g**2 is about
+    scale * col_var. factor, float64 (): max(epsilon_2, rms(value)) * min(lr, t**-0.5) / max(1, rms(u) / d), where
+    u = g / max(sqrt(scale * col_var), epsilon_1), or of variance; rms: the root of the mean of squares. g = gradient.
+    value: perhaps stored in bfloat16; count: perhaps with a key behind it. Where the rate is NaN the state stays.
     """
 
 

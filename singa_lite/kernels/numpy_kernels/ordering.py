@@ -1,7 +1,7 @@
 """Derivatives of extremes and bounds, and the choice by a mask, element by element.
 
-Choices are made by bits: NumPy's masked copies, and where=, take five times as long, and a factor of 0 would make NaN of
-infinity.
+Choices are made by bits: NumPy's masked copies, and where=, take five times as long, and a factor of 0 would make NaN
+of infinity.
 """
 
 from __future__ import annotations
