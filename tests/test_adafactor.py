@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import skips
-from singa_lite import optimizer, tensor
+from singa_lite import FeedForwardNet, device, layers, optimizer, parallel, regularizer, tensor
+from singa_lite.training.compile_checks import check_ranks
 
 SHAPES = [(), (7,), (5, 3), (300, 70), (3, 20000), (4, 3, 5), (4, 3, 2, 5)]
 OPTIONS: list[dict[str, Any]] = [
@@ -80,3 +81,72 @@ def test_ten_steps_are_those_of_pytorch(shape, options):
         peer.step()
     got = stepped(value, gradients, lr=0.2, **options)
     np.testing.assert_allclose(got, parameter.detach().numpy(), rtol=1e-11, atol=1e-12)
+
+
+X, Y = np.random.default_rng(0).normal(size=(16, 3, 9, 7)).astype("f"), np.arange(16) % 5
+
+
+def net(opt: optimizer.Optimizer | None = None, **options: Any) -> FeedForwardNet:
+    """Filters, a large matrix and vectors."""
+    found = FeedForwardNet("softmax_cross_entropy", device=device.new_cpu())
+    found.add(layers.Conv2D("conv", 6, 3, input_sample_shape=(3, 9, 7)))
+    found.add(layers.Flatten("flat"))
+    found.add(layers.Dense("hidden", 300))
+    found.add(layers.Activation("act", "relu"))
+    found.add(layers.Dense("scores", 5))
+    found.compile(optimizer.Adafactor() if opt is None else opt, **options)
+    return found
+
+
+def trained(found: FeedForwardNet, steps: int = 4) -> list[bytes]:
+    for _ in range(steps):
+        found.train_one_batch(X, Y)
+    return [tensor.to_numpy(value).tobytes() for value in found.param_values()]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"accumulate": 2},
+        {"clip_global_norm": 0.1},
+        {"micro_batches": 2},
+        {"parameter_dtype": "bfloat16"},
+        {"parameter_dtype": "bfloat16", "rounding": "compensated"},
+    ],
+    ids=str,
+)
+def test_recorded_steps_have_the_bits_of_eager_ones(options):
+    assert trained(net(**options)) == trained(net(graph=False, **options))
+
+
+def test_within_a_budget_bits_are_equal():
+    free = net()
+    least = min(point.total_bytes for point in free.budget_curve(16))
+    assert trained(net(memory_budget=least)) == trained(free)
+
+
+def test_rules_parts_and_a_schedule_that_goes_on_from_a_file(tmp_path):
+    def made() -> FeedForwardNet:
+        opt = optimizer.Adafactor(lambda step: 0.01 / (step + 1), regularizer=regularizer.L2Regularizer(0.01))
+        opt.register("*/bias", lr_mult=2.0)
+        return net(opt)
+
+    whole, first, second = made(), made(), made()
+    trained(first, 2)
+    first.save(tmp_path / "net.h5")
+    second.load(tmp_path / "net.h5")
+    assert trained(second, 2) == trained(whole)
+    assert {slot: state.shape for slot, state in second.trainer.optimizer.state["conv/weight"].items()} == {
+        "row_var": (6, 3, 3, 1),
+        "col_var": (6, 3, 1, 3),
+        "count": (),
+    }
+
+
+def test_what_it_cannot_do_is_refused():
+    for kept in ("int8", "bfloat16"):
+        with pytest.raises(ValueError, match="Adafactor state_dtype"):
+            net(state_dtype=kept)
+    with pytest.raises(ValueError, match="shard='state', received Adafactor"):
+        check_ranks(parallel.mpi(shard="state"), None, optimizer.Adafactor(), None)

@@ -63,6 +63,7 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {
     "AdaGrad": {"epsilon": 0.1},
     "Adam": {"beta_1": 0.5, "beta_2": 0.7, "epsilon": 0.1},
     "Lion": {"beta_1": 0.5, "beta_2": 0.7},
+    "Adafactor": {"beta_2_decay": -0.5, "epsilon_1": 0.1, "epsilon_2": 0.1, "d": 2.0},
     "AdamW": {"beta_1": 0.5, "beta_2": 0.7, "epsilon": 0.1},
 }
 OF_EACH = {

@@ -17,6 +17,7 @@ OPTIMIZERS = {
     "`RMSProp`": optimizer.RMSProp,
     "`AdaGrad`": optimizer.AdaGrad,
     "`Lion`": optimizer.Lion,
+    "`Adafactor`": optimizer.Adafactor,
     "`AdamW`": optimizer.AdamW,
     "`AdamW(amsgrad=True)`": lambda: optimizer.AdamW(amsgrad=True),
 }

@@ -133,7 +133,7 @@ def lion(gradient: Read, rate: Read, value: Update, momentum: Update, count: Upd
 
 # Adafactor (Shazeer and Stern, arXiv 1804.04235), in PyTorch's form, in two calls: what goes by the whole gradient, and
 # what each element then moves by, which may be done in pieces. Of two axes or more there are row_var (..., rows, 1),
-# col_var (..., 1, columns) and scale, of row_var's shape; of fewer there is variance, of the value's shape, and no scale.
+# col_var (..., 1, columns) and scale, of row_var's shape; of fewer there is variance, of the value's shape, no scale.
 
 
 @kernel(Facts(strides_matter=True))
