@@ -1,6 +1,6 @@
 /* Adafactor in three passes over the gradient: means of squares; the sum of the squares of all steps; the steps.
  *
- *     for a block of rows:  for a chunk of columns:  roots of its means;  for each row:  step = g * min(root * root, 1/e)
+ *     for a block of rows:  for a chunk of columns:  its roots;  for each row:  step = g * min(root * root, 1 / epsilon)
  *
  * So an element takes no root and no division. Work is cut by shapes alone, and sums of parts are added up in order:
  * results are the same for every number of threads. */
