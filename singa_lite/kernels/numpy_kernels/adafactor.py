@@ -98,7 +98,7 @@ def _factored(
     return total
 
 
-@scratch(lambda gradient, *others, **settings: bytes_for(_own(gradient)))
+@scratch(lambda gradient, *others, **settings: bytes_for(_step_buffer(gradient)))
 def adafactor_step(
     gradient: Array,
     rate: Array,
@@ -116,7 +116,7 @@ def adafactor_step(
     if isnan(rate):
         return
     np.add(count, 1, out=count)
-    (own,) = carve(scratch, _own(gradient))
+    (own,) = carve(scratch, _step_buffer(gradient))
     shrink, least = 1 - float(rate) * hyper.lr_mult * hyper.weight_decay, epsilon(hyper, gradient)
     states = [state for state in (scale, col_var, variance) if state is not None]
     for piece, target, first, *second in _pieces(gradient, value, *states):
@@ -129,7 +129,7 @@ def adafactor_step(
         np.subtract(target, step, out=target)
 
 
-def _own(gradient: Shaped) -> BufferSpec:
+def _step_buffer(gradient: Shaped) -> BufferSpec:
     return (min(BLOCK, gradient.size),), np.result_type(gradient.dtype, np.float32)
 
 
