@@ -58,8 +58,7 @@ class ShardedState:
             return found
         for name, value in self._net.parameters().items():
             if self._has_state(name, [one.state for one in self._contents]):
-                for slot in optimizer.slots:
-                    form = optimizer.slot_form(slot, value)
+                for slot, form in optimizer.slot_forms(value, optimizer.state_dtype).items():
                     found[f"optimizer/{name}/{slot}"] = self._lazy(Entry(name, slot), *form)
             if optimizer.gathering.done and self._has_state(name, [one.sums for one in self._contents]):
                 found[f"optimizer/{name}{SUM}"] = self._lazy(Entry(name, SUM), value.shape, value.dtype)
@@ -149,7 +148,7 @@ def _rank_part(net: TrainedNet, entry: Entry) -> Array:
         tensor, dtype = optimizer.gathering.sums.get(entry.name), value.dtype
     else:
         tensor = optimizer.state.get(entry.name, {}).get(entry.slot)
-        dtype = optimizer.slot_form(entry.slot, value)[1]
+        dtype = optimizer.slot_forms(value, optimizer.state_dtype)[entry.slot][1]
     return np.empty(0, dtype) if tensor is None else to_numpy(tensor).transpose(tensor.memory_order()).reshape(-1)
 
 

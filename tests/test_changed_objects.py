@@ -67,6 +67,7 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {
         **{"momentum": 0.5, "nesterov": False, "ns_steps": 3, "ns_coefficients": (3.0, -4.0, 2.0)},
         **{"epsilon": 9.0, "adjust_lr": "match_rms_adamw"},
     },
+    "Adafactor": {"beta_2_decay": -0.5, "epsilon_1": 0.1, "epsilon_2": 0.1, "d": 2.0},
     "AdamW": {"beta_1": 0.5, "beta_2": 0.7, "epsilon": 0.1},
 }
 OF_EACH = {

@@ -18,6 +18,7 @@ OPTIMIZERS = {
     "`AdaGrad`": optimizer.AdaGrad,
     "`Lion`": optimizer.Lion,
     "`Muon`": optimizer.Muon,
+    "`Adafactor`": optimizer.Adafactor,
     "`AdamW`": optimizer.AdamW,
     "`AdamW(amsgrad=True)`": lambda: optimizer.AdamW(amsgrad=True),
 }

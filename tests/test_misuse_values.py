@@ -49,7 +49,7 @@ METRICS = ("AUC", "Accuracy", "BinaryAccuracy", "BinaryPrecision", "ConfusionMat
 CALLS: dict[str, tuple[Any, dict[str, Any]]] = {
     **{
         name: (getattr(optimizer, name), {})
-        for name in ("SGD", "Nesterov", "RMSProp", "AdaGrad", "Adam", "AdamW", "Lion", "Muon")
+        for name in ("SGD", "Nesterov", "RMSProp", "AdaGrad", "Adam", "AdamW", "Lion", "Muon", "Adafactor")
     },
     "register": (optimizer.SGD().register, {"pattern": "*"}),
     "Constant": (schedule.Constant, {"value": 1.0}),

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from singa_lite import autograd
-from singa_lite.autograd.ops.op import is_traced, is_taping
+from singa_lite.autograd.ops.op import is_taping, is_traced
 from singa_lite.autograd.ops.shape import piece
 from singa_lite.common.errors import GraphError, ShapeError
 from singa_lite.layer import initializer

@@ -33,7 +33,8 @@ def exported(wanted: ExportRequest) -> Iterator[str]:
     net = _net_of(wanted)
     net.export(wanted.path, opset=wanted.opset, dtype=wanted.dtype or None)
     inputs, outputs = (", ".join(names) for names in (net.input_shapes(), net.output_names()))
-    yield f"{wanted.path}: {inputs} to {outputs}, {len(net.param_names()) + len(net.frozen())} weights, opset {wanted.opset}"
+    weights = len(net.param_names()) + len(net.frozen())
+    yield f"{wanted.path}: {inputs} to {outputs}, {weights} weights, opset {wanted.opset}"
 
 
 def _net_of(wanted: ExportRequest) -> FeedForwardNet:

@@ -26,6 +26,7 @@ OPTIMIZERS: Mapping[str, Callable[[], Optimizer]] = {
     "adam": optimizer.Adam,
     "adamw": optimizer.AdamW,
     "lion": optimizer.Lion,
+    "adafactor": optimizer.Adafactor,
 }
 
 #: What says something of a training step alone, and what it is where nothing is said.

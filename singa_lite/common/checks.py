@@ -30,6 +30,16 @@ def at_least_zero(where: str, number: float) -> float:
     return _checked(where, "a finite number of at least 0", number, lambda n: isfinite(n) and n >= 0)
 
 
+def at_most_zero(where: str, number: float) -> float:
+    """The number as a float. ValueError unless it is finite and 0 or less."""
+    return _checked(where, "a finite number of at most 0", number, lambda n: isfinite(n) and n <= 0)
+
+
+def at_least_one(where: str, number: float) -> float:
+    """The number as a float. ValueError unless it is finite and 1 or more."""
+    return _checked(where, "a finite number of at least 1", number, lambda n: isfinite(n) and n >= 1)
+
+
 def above_zero(where: str, number: float) -> float:
     """The number as a float, which may be infinite. ValueError unless it is above 0."""
     return _checked(where, "a number above 0", number, lambda n: n > 0)

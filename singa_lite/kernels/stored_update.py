@@ -113,9 +113,13 @@ class _Pieces:
         if array is self.count:
             return self.own_count.reshape(-1)[:1].reshape(())
         if array is None or array.dtype != BLOCKED:
-            return array if array is None or array.shape != self.value.shape else self._of_value(array, cut)
+            return array if array is None or not self._shares_extent(array) else self._of_value(array, cut)
         blocks = Blocks.of(self.value.shape)
         return array if self.axis else array[cut.start // blocks.rows : blocks.groups(cut.stop)]
+
+    def _shares_extent(self, array: Array) -> bool:
+        """Whether it has as many elements as the value along the axis that is cut, as a mean of rows has."""
+        return array.ndim == self.value.ndim > 0 and array.shape[self.axis] == self.value.shape[self.axis]
 
     def _of_value(self, array: Array, cut: slice) -> Array:
         return array[(slice(None),) * self.axis + (cut,)] if array.ndim else array

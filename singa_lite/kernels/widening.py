@@ -42,9 +42,11 @@ _WIDE = np.dtype(np.float32)
 PIECE_BYTES = 1 << 21
 #: A piece has as many times the bytes of what all pieces read besides, filters mostly: each piece lays these out anew.
 _TIMES_SHARED = 4
-#: Kernels that take bfloat16 as it is: one that moves numbers of any type, those that store values, and those that draw
-#: numbers in float32, a block at a time.
-_AS_IT_IS = frozenset({"copy", "round_by_chance", "split_error", "add_error", "uniform", "normal", "truncated_normal"})
+#: Kernels that take bfloat16 as it is: one that moves numbers of any type, those that store values or add them up, and
+#: those that draw numbers in float32, a block at a time.
+_AS_IT_IS = frozenset(
+    {"copy", "round_by_chance", "split_error", "add_error", "adafactor", "uniform", "normal", "truncated_normal"}
+)
 #: Those that round to another type, once, without being widened.
 _CASTS = frozenset({"cast"})
 #: NumPy's own, in which sets have kernels too.

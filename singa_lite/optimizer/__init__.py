@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from singa_lite.common.keywords import by_name, class_lookup, keras_defaults
+from singa_lite.optimizer.adafactor import Adafactor as Adafactor
 from singa_lite.optimizer.adaptive import AdaGrad as AdaGrad
 from singa_lite.optimizer.adaptive import Adam as Adam
 from singa_lite.optimizer.adaptive import AdamW as AdamW
@@ -16,7 +17,11 @@ from singa_lite.optimizer.sgd import SGD as SGD
 from singa_lite.optimizer.sgd import Nesterov as Nesterov
 
 _KINDS: dict[str, type[Optimizer]] = {"sgd": SGD, "adam": Adam, "adamw": AdamW, "lion": Lion, "rmsprop": RMSProp}
-_OTHERS = {"adagrad": "optimizer.AdaGrad(), whose sums begin at 0,", "nesterov": "optimizer.Nesterov()"}
+_OTHERS = {
+    "adafactor": "optimizer.Adafactor(), in PyTorch's form,",
+    "adagrad": "optimizer.AdaGrad(), whose sums begin at 0,",
+    "nesterov": "optimizer.Nesterov()",
+}
 
 
 def get(name: str) -> Optimizer:

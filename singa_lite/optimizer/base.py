@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import ClassVar, Protocol, Self, TypedDict
+from typing import Any, ClassVar, Protocol, Self, TypedDict
 from weakref import ReferenceType, ref
 
 import numpy as np
@@ -27,6 +27,9 @@ from singa_lite.optimizer.stepping import LearningRate as LearningRate
 from singa_lite.optimizer.stepping import Stepping
 from singa_lite.optimizer.stored_parameters import Rounding, begin_count, own_forms, run_update, update_dtype
 from singa_lite.tensor import Shape, Tensor
+
+#: Shape and dtype of the count of a parameter's updates.
+COUNT: tuple[Shape, DType] = (), np.dtype(np.int64)
 
 
 class Parts(TypedDict, total=False):
@@ -61,6 +64,8 @@ class Optimizer(Stepping):
     hyper: type[Hyper]
     #: The kernel's state arguments in order; `slots` has those that this optimizer keeps.
     kernel_slots: tuple[str, ...]
+    #: What it may keep state as beside the parameters' dtype.
+    state_dtypes: ClassVar[tuple[str, ...]] = state_dtype.NAMES
     live_options: ClassVar[frozenset[str]] = frozenset({"lr", "schedule"})
     further_options: ClassVar[frozenset[str]] = frozenset(
         {"settings", "slots", "state", "state_dtype", "rounding", "gathering"}
@@ -76,7 +81,7 @@ class Optimizer(Stepping):
     ) -> None:
         super().__init__(lr)
         self.weight_decay = at_least_zero(f"{type(self).__name__} weight_decay", weight_decay)
-        self.settings: dict[str, float] = {}
+        self.settings: dict[str, Any] = {}
         self.slots = self.kernel_slots
         self.state: dict[str | Tensor, dict[str, Tensor]] = StateTable()
         self.state_dtype: str | None = None
@@ -249,8 +254,14 @@ class Optimizer(Stepping):
                 rule.regularizer.apply(value, gradient, rule.decay_mult)
             if rate is None or own is not self:
                 rate = own.rate(device) if rate is None else own.rate_where(rate)
-            operands = gradient, rate, value, *(state.get(slot) for slot in own.kernel_slots)
-            run_update(device, own.kernel, operands, state, hyper)
+            own.run_kernels(gradient, rate, value, state, hyper)
+
+    def run_kernels(
+        self, gradient: Tensor, rate: Tensor, value: Tensor, state: dict[str, Tensor], hyper: Hyper
+    ) -> None:
+        """Do an update, or record it."""
+        operands = gradient, rate, value, *(state.get(slot) for slot in self.kernel_slots)
+        run_update(device_of(value), self.kernel, operands, state, hyper)
 
     def described_settings(self) -> dict[str, object]:
         """What its updates go by, beside the gradient."""
@@ -287,16 +298,17 @@ class Optimizer(Stepping):
         """Zeros of a parameter's shape, in its gradient's dtype, which lie as it does."""
         return zeros(value.shape, update_dtype(value), value)
 
-    def slot_form(self, slot: str, value: Tensor) -> tuple[Shape, DType]:
-        """Shape and dtype of a state tensor for a parameter: by `state_dtype` those of its value; count is int64 ()."""
-        if slot == "count":
-            return (), np.dtype(np.int64)
-        return state_dtype.form(self.state_dtype, value.shape, update_dtype(value))
+    def slot_forms(self, value: Tensor, stored: str | None) -> dict[str, tuple[Shape, DType]]:
+        """{slot: shape and dtype} of its own state of a parameter: by `stored`, a state_dtype, as the value, but for
+        count.
+        """
+        form = state_dtype.form(stored, value.shape, update_dtype(value))
+        return dict.fromkeys(self.slots, form) | {"count": COUNT}
 
     def state_forms(self, value: Tensor, name: str | None = None) -> dict[str, tuple[Shape, DType]]:
         """{slot: shape and dtype} of all state of a parameter. name: as of `update`, by default its own."""
-        slots = self.member_of(name, value).slots
-        return {slot: self.slot_form(slot, value) for slot in slots} | own_forms(value, self.rounding)
+        own = self.member_of(name, value)
+        return own.slot_forms(value, self.state_dtype) | own_forms(value, self.rounding)
 
     def state_for(self, name: str | None, value: Tensor) -> dict[str, Tensor]:
         """The state of a parameter, {slot: Tensor} on value's device; made of zeros if there is none yet.

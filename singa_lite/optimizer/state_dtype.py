@@ -35,6 +35,10 @@ def check(optimizer: Stepping, given: object, dtype: DType | None = None) -> Non
         raise ValueError(f"{what}: wanted one of {NAMES} or None, received {given!r:.100}")
     if given is not None and optimizer.slots == ("count",):
         raise ValueError(f"{what}: wanted an optimizer that keeps state, such as SGD(momentum=0.9), received {given!r}")
+    if given is not None and given not in optimizer.state_dtypes:
+        raise ValueError(
+            f"{what}: wanted None, as its state is a few numbers for each row and column, received {given!r}"
+        )
     if given is not None and dtype is not None and dtype != np.float32:
         raise ValueError(f"{what}: wanted parameters in float32 beside {given!r}, received {dtype}")
     if optimizer.state and given != optimizer.state_dtype:

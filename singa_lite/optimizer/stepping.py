@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, MutableMapping, Sequence
 from math import nan
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -30,13 +30,14 @@ class Rounding(NamedTuple):
 class Stepping(Described):
     """Base of `Optimizer`: its schedule, and the steps that have begun. lr: a number or a schedule.
 
-    state, state_dtype, rounding, slots, gathering: the optimizer's own.
+    state, state_dtype, state_dtypes, rounding, slots, gathering: the optimizer's own.
     """
 
     state: MutableMapping[Any, dict[str, Tensor]]
     gathering: GradientAccumulation
     slots: tuple[str, ...]
     state_dtype: str | None
+    state_dtypes: ClassVar[tuple[str, ...]]
     rounding: Rounding
 
     def __init__(self, lr: LearningRate) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from kernel_case import Case, Tensors, garbage
 from singa_lite.kernels.interface.update import (
+    AdafactorHyper,
     AdaGradHyper,
     AdamHyper,
     Hyper,
@@ -282,6 +283,26 @@ def update(hyper: Hyper, states: int, count: int = 0, has_state: bool = True) ->
     return Case(build)
 
 
+ADAFACTOR = AdafactorHyper(beta_2_decay=-0.8, epsilon_1=1e-3, epsilon_2=1e-2, d=1.0, weight_decay=0.1, lr_mult=0.5)
+
+
+def adafactor(kernel: str, hyper: AdafactorHyper = ADAFACTOR, of_vector: bool = False) -> Case:
+    """Sums over a gradient, or the steps by them, after three earlier updates."""
+
+    def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+        shape = PARAMETERS[big][-1:] if of_vector else PARAMETERS[big]
+        gradient, value, variance = normal(rng, shape, dtype), normal(rng, shape, dtype), positive(rng, shape, dtype)
+        rows, columns = (*shape[:-1], 1), (*shape[:-2], 1, *shape[-1:])
+        means = [None, None, variance] if of_vector else [*(positive(rng, s, dtype) for s in (rows, columns)), None]
+        rate, count, factor = np.array(0.03, np.float64), np.array(3, np.int64), np.array(0.02, np.float64)
+        if kernel == "adafactor_step":
+            return [gradient, rate, value, *means, factor, count], {"hyper": hyper}
+        scale = None if of_vector else garbage(rows, dtype)
+        return [gradient, rate, value, *means, count, scale, garbage((), np.float64)], {"hyper": hyper}
+
+    return Case(build)
+
+
 def build_add_scaled(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
     """x, y."""
     shape = PARAMETERS[big]
@@ -435,6 +456,11 @@ CASES: dict[str, Case] = {
     "lion": update(LionHyper(beta_1=0.9, beta_2=0.99, weight_decay=0.1, lr_mult=0.5), 1, 3),
     "muon": update(MUON, 1, 3),
     "muon:plain": update(replace(MUON, nesterov=False), 1, 3),
+    "adafactor": adafactor("adafactor"),
+    "adafactor:clipped": adafactor("adafactor", replace(ADAFACTOR, d=1.1, epsilon_2=2.0)),
+    "adafactor:vector": adafactor("adafactor", of_vector=True),
+    "adafactor_step": adafactor("adafactor_step"),
+    "adafactor_step:vector": adafactor("adafactor_step", replace(ADAFACTOR, weight_decay=0.0), of_vector=True),
     "add_scaled": Case(build_add_scaled),
     "clip_elements": clip(0.5),
     "clip_norm": clip(3.0),

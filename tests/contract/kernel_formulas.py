@@ -319,6 +319,28 @@ def muon(gradient, rate, value, momentum, count, hyper):
     return value - lr * (hyper.scale * x.reshape(value.shape) + hyper.weight_decay * value), momentum, count + 1
 
 
+def adafactor(gradient, value, rate, row_var, col_var, variance, count, hyper):
+    t = int(count) + 1
+    b, least = t**hyper.beta_2_decay, hyper.epsilon_1
+    if variance is None:
+        row_var = row_var + b * ((gradient**2).mean(-1, keepdims=True) - row_var)
+        col_var = col_var + b * ((gradient**2).mean(-2, keepdims=True) - col_var)
+        scale = row_var / np.maximum(row_var.mean(-2, keepdims=True), least)
+        u = gradient / np.maximum(np.sqrt(scale * col_var), least)
+    else:
+        scale, variance = None, variance + b * (gradient**2 - variance)
+        u = gradient / np.maximum(np.sqrt(variance), least)
+    clip = max(1, np.sqrt((u**2).mean()) / hyper.d)
+    size = max(hyper.epsilon_2, np.sqrt((value**2).mean()))
+    return row_var, col_var, variance, scale, size * min(rate * hyper.lr_mult, t**-0.5) / clip
+
+
+def adafactor_step(gradient, rate, value, scale, col_var, variance, factor, count, hyper):
+    estimate = scale * col_var if variance is None else variance
+    u = gradient / np.maximum(np.sqrt(estimate), hyper.epsilon_1)
+    return (1 - rate * hyper.lr_mult * hyper.weight_decay) * value - factor * u, count + 1
+
+
 # ---- all
 
 
@@ -420,6 +442,8 @@ FORMULAS: dict[str, Formula] = {
     "adam": adam,
     "lion": lion,
     "muon": muon,
+    "adafactor": adafactor,
+    "adafactor_step": adafactor_step,
     "add_scaled": lambda x, y, alpha: y + alpha * x,
     "clip_elements": lambda y, threshold: np.minimum(np.maximum(y, -threshold), threshold),
     "clip_norm": lambda y, threshold: y * min(1, threshold / np.sqrt((y**2).sum())),

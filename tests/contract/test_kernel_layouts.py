@@ -53,7 +53,7 @@ SUMS = {
     "softmax_cross_entropy",
     "sigmoid_cross_entropy",
 }
-SUMS |= {"add_squares", "huber", "batch_norm", "batch_norm_derivative", "batch_norm_gradient"}
+SUMS |= {"adafactor", "add_squares", "huber", "batch_norm", "batch_norm_derivative", "batch_norm_gradient"}
 SUMS |= {"layer_norm", "layer_norm_derivative", "layer_norm_gradient"}
 SUMS |= {"group_norm", "group_norm_derivative", "group_norm_gradient"}
 

@@ -22,6 +22,7 @@ OPTIMIZERS: dict[str, Callable[[], optimizer.Optimizer]] = {
     "AdaGrad": lambda: optimizer.AdaGrad(schedule.Step(0.02, 4, 0.5)),
     "Adam": lambda: optimizer.Adam(schedule.CosineWithWarmup(0.01, 9, 2)),
     "AdamW": lambda: optimizer.AdamW(schedule.CosineWithWarmup(0.01, 9, 2)),
+    "Adafactor": lambda: optimizer.Adafactor(schedule.Step(0.02, 4, 0.5), weight_decay=0.1),
     "Lion": lambda: optimizer.Lion(schedule.Step(0.002, 4, 0.5), weight_decay=0.1),
     "Muon": lambda: optimizer.Muon(0.02, others=optimizer.AdamW(schedule.Step(0.002, 4, 0.5)), others_for=["*/bias"]),
     "Adam with amsgrad": lambda: optimizer.Adam(schedule.CosineWithWarmup(0.01, 9, 2), amsgrad=True),

@@ -132,7 +132,7 @@ def test_own_operations(tmp_path: Path) -> None:
     net = own_net(HalvedInOnnx)
     net.export(path)
     check(net, path, {"own": RNG.normal(size=(2, 4)).astype(np.float32)})
-    with pytest.raises(SnapshotError, match="Halved.*'own'"):
+    with pytest.raises(SnapshotError, match=r"Halved.*'own'"):
         own_net(Halved).export(path)
     check(net, path, {"own": RNG.normal(size=(3, 4)).astype(np.float32)})  # the file before is whole
 

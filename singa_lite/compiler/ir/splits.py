@@ -54,11 +54,12 @@ def splits(instruction: Instruction) -> Iterator[Split]:
 
 
 def _by_elements(instruction: Instruction) -> Iterator[Split]:
-    """An update: whatever has the gradient's shape is cut with it, state in blocks of 8 bits along with its rows."""
+    """An update: whatever has the gradient's elements along an axis is cut with it, state in blocks of 8 bits too."""
     named = {name: operand for name, operand in instruction.by_name.items() if operand is not None}
     gradient = max((o for o in named.values() if o.dtype != BLOCKED), key=lambda operand: prod(operand.shape))
-    cut = [name for name, o in named.items() if o.shape == gradient.shape or o.dtype == BLOCKED]
-    for axis in range(len(gradient.shape)):
+    beside = {name: o for name, o in named.items() if len(o.shape) == len(gradient.shape) or o.dtype == BLOCKED}
+    for axis, extent in enumerate(gradient.shape):
+        cut = [name for name, o in beside.items() if o.dtype == BLOCKED or o.shape[axis] == extent]
         yield Split(dict.fromkeys(cut, axis), sums=instruction.kernel == "add_squares")
 
 

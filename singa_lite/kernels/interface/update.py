@@ -84,6 +84,15 @@ class MuonHyper(Hyper):
     scale: float
 
 
+class AdafactorHyper(Hyper):
+    """Those of `adafactor` and `adafactor_step`. epsilon_1: None: the machine epsilon of the gradient's dtype."""
+
+    beta_2_decay: float
+    epsilon_1: float | None
+    epsilon_2: float
+    d: float
+
+
 @kernel(BY_ELEMENTS)
 def sgd(gradient: Read, rate: Read, value: Update, velocity: Update | None, count: Update, *, hyper: SgdHyper) -> None:
     """velocity = momentum * velocity + (1 - dampening) * g, or g where t = 1, whatever it held; value -= lr * step.
@@ -145,6 +154,50 @@ def muon(gradient: Read, rate: Read, value: Update, momentum: Update, count: Upd
     value: of two axes or more; those from the second on count as columns. In float32 at least, whatever the value's
     dtype is. NaN in the gradient makes the whole value NaN.
     """
+
+
+# Adafactor (Shazeer and Stern, arXiv 1804.04235), in PyTorch's form, in two calls: what goes by the whole gradient, and
+# what each element then moves by, which may be done in pieces. Of two axes or more there are row_var (..., rows, 1),
+# col_var (..., 1, columns) and scale, of row_var's shape; of fewer there is variance, of the value's shape, no scale.
+
+
+@kernel(Facts(strides_matter=True))
+def adafactor(
+    gradient: Read,
+    rate: Read,
+    value: Read,
+    row_var: Update | None,
+    col_var: Update | None,
+    variance: Update | None,
+    count: Read,
+    scale: Write | None,
+    factor: Write,
+    *,
+    hyper: AdafactorHyper,
+) -> None:
+    """With t = count + 1 and b = t**beta_2_decay: row_var += b * (mean of g**2 of a row - row_var);
+
+    col_var and variance likewise; scale = row_var / max(mean of row_var of a matrix, epsilon_1), so that g**2 is about
+    scale * col_var. factor, float64 (): max(epsilon_2, rms(value)) * min(lr, t**-0.5) / max(1, rms(u) / d), where
+    u = g / max(sqrt(scale * col_var), epsilon_1), or of variance; rms: the root of the mean of squares. g = gradient.
+    value: perhaps stored in bfloat16; count: perhaps with a key behind it. Where the rate is NaN the state stays.
+    """
+
+
+@kernel(BY_ELEMENTS)
+def adafactor_step(
+    gradient: Read,
+    rate: Read,
+    value: Update,
+    scale: Read | None,
+    col_var: Read | None,
+    variance: Read | None,
+    factor: Read,
+    count: Update,
+    *,
+    hyper: AdafactorHyper,
+) -> None:
+    """value = (1 - lr * weight_decay) * value - factor * u, by what `adafactor` has made. It counts the update."""
 
 
 @kernel(BY_ELEMENTS)

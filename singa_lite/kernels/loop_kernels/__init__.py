@@ -20,6 +20,7 @@ from singa_lite.kernels.widening import WideningSet
 CODE_BYTES = 2 << 10
 #: Modules of this folder, each with a table `KERNELS`. They are imported where there are loops.
 MODULES = (
+    "adafactor",
     "attention",
     "batch_norm",
     "elementwise",

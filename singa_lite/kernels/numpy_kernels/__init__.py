@@ -9,9 +9,9 @@ from singa_lite.kernels.numpy_kernels.scratch import RULES
 from singa_lite.kernels.widening import WideningSet
 
 _MODULES = (
-    "activation attention batch_norm bfloat16 cached_attention class_scores convolution elementwise embedding "
-    "functions group_norm linear loss metric normalization ordering pooling position quantized random recurrent "
-    "reduction rms_norm token_loss update"
+    "activation adafactor attention batch_norm bfloat16 cached_attention class_scores convolution elementwise "
+    "embedding functions group_norm linear loss metric normalization ordering pooling position quantized random "
+    "recurrent reduction rms_norm token_loss update"
 )
 
 NUMPY = WideningSet(

@@ -12,8 +12,8 @@ import numpy as np
 
 from singa_lite.common.array_types import Array
 from singa_lite.kernels.numpy_kernels.boxes import shaped
-from singa_lite.kernels.numpy_kernels.masks import keep
 from singa_lite.kernels.numpy_kernels.normal_tail import FARTHEST, normal_tail
+from singa_lite.kernels.numpy_kernels.ordering import keep
 from singa_lite.kernels.numpy_kernels.pieces import axis_buffer, axis_shape, line_buffer, pieces
 from singa_lite.kernels.numpy_kernels.scratch import Bytes, Shaped, blocks, bytes_for, carve, scratch
 from singa_lite.kernels.numpy_kernels.temporaries import by_blocks

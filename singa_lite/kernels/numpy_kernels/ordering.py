@@ -1,6 +1,6 @@
 """Derivatives of extremes and bounds, and the choice by a mask, element by element.
 
-Choices are made by bits (`masks.py`): NumPy's masked copies take five times as long, and a factor of 0 would make NaN
+Choices are made by bits: NumPy's masked copies, and where=, take five times as long, and a factor of 0 would make NaN
 of infinity.
 """
 
@@ -10,11 +10,30 @@ import numpy as np
 
 from singa_lite.common.array_types import Array
 from singa_lite.kernels.numpy_kernels.boxes import shaped
-from singa_lite.kernels.numpy_kernels.masks import keep
 from singa_lite.kernels.numpy_kernels.scratch import BLOCK, BufferSpec, Bytes, Shaped, blocks, bytes_for, carve, scratch
 from singa_lite.kernels.numpy_kernels.temporaries import Temporaries, by_blocks
 
 FLOAT_AND_MASK = Temporaries(floats=1, masks=1)
+
+
+def select(flags: Array, source: Array, out: Array) -> Array:
+    """out = source where flags, else 0. Bits are masked: a factor 0 would make NaN of infinity.
+
+    Equal shapes; source and out have one dtype and out is contiguous; flags are bool.
+    """
+    unsigned = np.dtype(f"u{source.itemsize}")
+    ones = unsigned.type(np.iinfo(unsigned).max)
+    bits = np.multiply(flags, ones, out=out.view(unsigned))
+    np.bitwise_and(bits, source.view(unsigned), out=bits)
+    return out
+
+
+def keep(dy: Array, mask: Array, dx: Array) -> None:
+    """dx = dy where mask, else 0, whatever dy holds (inf * 0 would be NaN). The mask is used up."""
+    integer = np.dtype(f"i{dy.dtype.itemsize}")
+    bits = mask.view(np.int8)
+    np.negative(bits, out=bits)  # True becomes -1, all bits set, in every width
+    np.bitwise_and(dy.view(integer), bits, out=dx.view(integer))
 
 
 @by_blocks(floats=1, masks=1)

@@ -12,7 +12,7 @@ import numpy as np
 from singa_lite.common.array_types import Array
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.numpy_kernels.boxes import box_extents, boxes, shaped
-from singa_lite.kernels.numpy_kernels.masks import select
+from singa_lite.kernels.numpy_kernels.ordering import select
 from singa_lite.kernels.numpy_kernels.scratch import BLOCK, BufferSpec, Bytes, Shaped, bytes_for, carve, scratch
 from singa_lite.kernels.numpy_kernels.windows import Tap, inside, taps
 

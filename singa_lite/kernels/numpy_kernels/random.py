@@ -6,7 +6,7 @@ import numpy as np
 
 from singa_lite.common.array_types import Array, DType
 from singa_lite.kernels.numpy_kernels.boxes import shaped
-from singa_lite.kernels.numpy_kernels.masks import select
+from singa_lite.kernels.numpy_kernels.ordering import select
 from singa_lite.kernels.numpy_kernels.scratch import BLOCK, BufferSpec, Bytes, Shaped, blocks, bytes_for, carve, scratch
 from singa_lite.kernels.philox import generator
 
