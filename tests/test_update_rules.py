@@ -74,6 +74,7 @@ BETAS: dict[str, Any] = {"beta_1": 0.5, "beta_2": 0.8}
 RULES = {
     "plain": rule(optimizer.SGD, 0.3, pytorch("SGD")),
     "momentum": rule(optimizer.SGD, 0.3, pytorch("SGD", momentum=0.9), momentum=0.9),
+    "momentum, decay": rule(optimizer.SGD, 0.3, pytorch("SGD", momentum=0.9, **DECAY), momentum=0.9, **DECAY),
     "dampening": rule(optimizer.SGD, 0.3, pytorch("SGD", **DAMPED), **DAMPED),
     "nesterov": rule(optimizer.SGD, 0.1, pytorch("SGD", momentum=0.8, nesterov=True), momentum=0.8, nesterov=True),
     "Nesterov": rule(optimizer.Nesterov, 0.1, pytorch("SGD", momentum=0.9, nesterov=True, **DECAY), **DECAY),
@@ -178,7 +179,7 @@ WITHIN: dict[str, dict[str, Any]] = {
     "group": {"accumulate": 3},
     "clipped group": {"clip_global_norm": LIMIT, "accumulate": 2},
 }
-IN_NETS = ("plain", "momentum", "dampening", "Nesterov", "Adam", "AdamW", "Lion")
+IN_NETS = ("plain", "momentum", "momentum, decay", "dampening", "Nesterov", "Adam", "AdamW", "Lion")
 
 
 @pytest.mark.parametrize("name", rows(IN_NETS))
@@ -188,6 +189,8 @@ def test_steps_of_a_net_are_those_of_the_reference(name, stored, within):
     """By gradients in float64 at the values as they are stored; these come one after the other, or, where they are
     rounded by chance, each from the one before. Operations done one by one give equal bits.
     """
+    if (name, stored) == ("momentum, decay", "compensated"):
+        within = "plain"  # in a group decay goes by the stored value, without what rounding left over
     if stored != "float32":
         skips.library("ml_dtypes")
     (make, rate, reference), (options, near) = RULES[name], STORED[stored]
