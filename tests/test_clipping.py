@@ -1,4 +1,4 @@
-"""clip_global_norm= and accumulate= as in PyTorch, and micro_batches=: a batch in pieces that is applied once."""
+"""clip_global_norm=, accumulate= (test_update_rules.py has them beside PyTorch), micro_batches=: a batch in pieces."""
 
 from __future__ import annotations
 
@@ -10,18 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-import skips
 from budget_nets import on_cpu
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, GraphError, autograd, device, layers, loss, optimizer, tensor
 from singa_lite.errors import SnapshotError
 from singa_lite.layer import Layer
 from singa_lite.regularizer import L2Regularizer
-from test_optimizer import with_peer
 
 LIMIT = 0.2
-#: Rows of PEERS with the rate of each; weight decay in most, so that it is seen to come behind the clipping.
-RATES = {"plain": 0.3, "momentum": 0.3, "dampening": 0.3, "Nesterov": 0.1, "Adam": 0.01, "AdamW": 0.01}
 
 
 def net_of(opt: optimizer.Optimizer, kernels: str = "numpy", drop: float = 0.0, **compiling: Any) -> FeedForwardNet:
@@ -44,37 +40,6 @@ def trained(net: FeedForwardNet, batches: int, first: int = 0) -> list[bytes]:
     """Losses of so many batches, of 9 and 11 samples in turns, and the net's state behind them."""
     losses = [bits(net.train_one_batch(*batch(number, 9 + 2 * (number % 2)))[0]) for number in range(first, batches)]
     return [*losses, *(value for _, value in sorted(state_of(net).items()))]
-
-
-@pytest.mark.peer
-@pytest.mark.parametrize("name", RATES)
-@pytest.mark.parametrize("clip, count", [(LIMIT, 1), (None, 3), (LIMIT, 2), (100.0, 1)])
-def test_steps_are_those_of_pytorch(name, clip, count):
-    torch = skips.library("torch")
-    net, scaled = net_of(optimizer.SGD()), 0
-    values = {
-        n: torch.tensor(tensor.to_numpy(v), dtype=torch.float64, requires_grad=True)
-        for n, v in net.parameters().items()
-    }
-    opt, peer = with_peer(name, RATES[name], values.values())
-    net.compile(opt, clip_global_norm=clip, accumulate=count)
-    for step in range(6):
-        for number in range(count):
-            x, y = batch(10 * step + number, 9 + number)
-            hidden = torch.tanh(torch.tensor(x, dtype=torch.float64) @ values["a/weight"] + values["a/bias"])
-            scores = hidden @ values["b/weight"] + values["b/bias"]
-            (torch.nn.functional.cross_entropy(scores, torch.tensor(y)) / count).backward()
-            net.train_one_batch(x, y)
-        if clip is not None:
-            norm = torch.nn.utils.clip_grad_norm_(values.values(), clip).item()
-            assert float(net.gradient_norm) == pytest.approx(norm, rel=1e-5)
-            scaled += norm > clip
-        peer.step()
-        peer.zero_grad()
-    assert scaled >= 3 if clip == LIMIT else scaled == 0
-    assert net.optimizer.step == 6
-    for n, value in values.items():
-        np.testing.assert_allclose(tensor.to_numpy(net.parameters()[n]), value.detach().numpy(), rtol=0, atol=1e-5)
 
 
 def test_parameters_stay_until_the_group_is_whole_and_schedules_count_updates():

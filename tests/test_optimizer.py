@@ -1,15 +1,13 @@
-"""Optimizers against PyTorch; rules, steps and state. `test_peer_nets.py` has rules with each kind of optimizer."""
+"""Optimizers: rules, steps and state. `test_update_rules.py` has formulas, `test_peer_nets.py` rules with each kind."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pytest
 
-import skips
 from singa_lite import (
     DeviceError,
     FeedForwardNet,
@@ -25,10 +23,9 @@ from singa_lite import (
 from singa_lite.tensor import Tensor
 
 SHAPE = (3, 5)
-STEPS = 6
 RNG = np.random.default_rng(5)
 START = RNG.normal(0, 1, SHAPE)
-GRADIENTS = [RNG.normal(0, 1, SHAPE) for _ in range(STEPS)]
+GRADIENTS = [RNG.normal(0, 1, SHAPE) for _ in range(2)]
 
 
 def to_tensor(array: Any) -> Tensor:
@@ -59,63 +56,6 @@ def test_rules_change_the_gradient(rule):
     opt.register("dense/*", **own)
     opt.update("dense/bias", value, to_tensor(GRADIENTS[0]))
     np.testing.assert_allclose(tensor.to_numpy(value), START - 0.05 * wanted, rtol=1e-12)
-
-
-# ---- PyTorch
-
-BETAS = {"betas": (0.5, 0.8), "eps": 0.1}
-#: Our kind and its settings, the peer's and those of its settings that have other names.
-PEERS = {
-    "plain": (optimizer.SGD, {}, "SGD", {}),
-    "momentum": (optimizer.SGD, {"momentum": 0.9, "weight_decay": 0.1}, "SGD", {}),
-    "dampening": (optimizer.SGD, {"momentum": 0.8, "dampening": 0.4, "weight_decay": 0.1}, "SGD", {}),
-    "nesterov": (optimizer.SGD, {"momentum": 0.8, "nesterov": True, "weight_decay": 0.1}, "SGD", {}),
-    "Nesterov": (optimizer.Nesterov, {}, "SGD", {"momentum": 0.9, "nesterov": True}),
-    "RMSProp": (optimizer.RMSProp, {"weight_decay": 0.2}, "RMSprop", {"alpha": 0.9, "eps": 1e-8}),
-    "AdaGrad": (optimizer.AdaGrad, {"weight_decay": 0.2}, "Adagrad", {}),
-    "Adam": (optimizer.Adam, {"weight_decay": 0.2}, "Adam", {}),
-    "Adam betas": (optimizer.Adam, {"beta_1": 0.5, "beta_2": 0.8, "epsilon": 0.1}, "Adam", BETAS),
-    "AdamW": (optimizer.AdamW, {}, "AdamW", {}),
-    "Adam amsgrad": (optimizer.Adam, {"beta_2": 0.6, "amsgrad": True}, "Adam", {"betas": (0.9, 0.6)}),
-    "AdamW amsgrad": (optimizer.AdamW, {"weight_decay": 0.3, "amsgrad": True}, "AdamW", {}),
-}
-SAME = ("momentum", "dampening", "nesterov", "weight_decay", "amsgrad")  # by these names in both
-
-
-def with_peer(name: str, rate: float, values: Iterable[Any]) -> tuple[optimizer.Optimizer, Any]:
-    """Our optimizer, and PyTorch's of these values."""
-    cls, settings, peer, theirs = PEERS[name]
-    same = {option: value for option, value in settings.items() if option in SAME}
-    return cls(rate, **settings), getattr(skips.library("torch").optim, peer)(values, lr=rate, **same, **theirs)
-
-
-@pytest.mark.peer
-@pytest.mark.parametrize("name", PEERS)
-def test_pytorch_moves_equally(name):
-    torch = skips.library("torch")
-    peer_value, value = torch.tensor(START, requires_grad=True), to_tensor(START)
-    opt, peer = with_peer(name, 0.03, [peer_value])
-    for gradient in GRADIENTS * 3:
-        peer_value.grad = torch.tensor(gradient)
-        peer.step()
-        opt.update("w", value, to_tensor(gradient))
-        np.testing.assert_allclose(tensor.to_numpy(value), peer_value.detach().numpy(), rtol=1e-11, atol=1e-13)
-
-
-@pytest.mark.peer
-@pytest.mark.parametrize("kind", ["bfloat16", "int8"])
-@pytest.mark.parametrize("name", [name for name in PEERS if name != "plain"])
-def test_a_first_step_with_narrow_state_is_that_of_pytorch(name, kind):
-    """It has no rounded state behind it yet."""
-    torch = skips.library("torch")
-    first, gradient = np.random.default_rng(0).standard_normal((2, 70, 67)).astype(np.float32)
-    peer_value, value = torch.tensor(first.copy(), requires_grad=True), to_tensor(first)
-    opt, peer = with_peer(name, 0.001, [peer_value])
-    opt.keep_state_as(kind)
-    peer_value.grad = torch.tensor(gradient)
-    peer.step()
-    opt.update("w", value, to_tensor(gradient))
-    np.testing.assert_allclose(tensor.to_numpy(value), peer_value.detach().numpy(), rtol=0, atol=2e-6)
 
 
 # ---- rules
