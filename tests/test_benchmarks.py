@@ -60,7 +60,7 @@ ROWS = [
     ("plans.py", "--write FILE", "| net, batch | operations | blocks |", ""),
     ("precision.py", "--write FILE", "| net, batch | system | ms a step: fastest |", ""),
     ("predicted_memory.py", "--write FILE", "| net, batch | kernels | predicted MiB |", ""),
-    ("predicted_memory.py", "--budgets", "| net, batch | kernels | budget MiB |", ""),
+    ("predicted_memory.py", "--budgets --write FILE", "| net, batch, budget | kernels | budget, MiB |", ""),
     ("quantized.py", "", "| format | million numbers a second |", "onednn"),
     ("recurrent.py", "", "side              seconds   peak MiB", "torch"),
     ("replay.py", "", "fastest  median", ""),

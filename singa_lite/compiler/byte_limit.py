@@ -21,7 +21,7 @@ from singa_lite.runtime.pool_numbers import arena_within, least_total, overhead
 #: further form, which is planned while no arena is in memory.
 A_CALL, A_CALL_MORE = 12 << 10, 6 << 10
 #: What is promised beside every budget, and for each further form of record: so much does not count.
-BESIDE, A_FORM = 50 << 20, 16 << 20
+BESIDE, A_FORM = 25 << 20, 16 << 20
 #: Forms of record that `fit` adds to the training step of whole batches.
 FURTHER = 3
 #: Bytes of code of a different call, by its kernel.
