@@ -84,6 +84,7 @@ class MuonHyper(Hyper):
     scale: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AdafactorHyper(Hyper):
     """Those of `adafactor` and `adafactor_step`. epsilon_1: None: the machine epsilon of the gradient's dtype."""
 
