@@ -28,7 +28,6 @@ from singa_lite.layers.embedding import Embedding as Embedding
 from singa_lite.layers.embedding import PaddingMask as PaddingMask
 from singa_lite.layers.embedding import TiedDense as TiedDense
 from singa_lite.layers.lambda_ import Lambda as Lambda
-from singa_lite.layers.onnx import OnnxNodes as OnnxNodes
 from singa_lite.layers.merge import Concat as Concat
 from singa_lite.layers.merge import Merge as Merge
 from singa_lite.layers.merge import Multiply as Multiply

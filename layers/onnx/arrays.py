@@ -105,8 +105,8 @@ def points_of(node: OnnxNode, extent: int, given: Any) -> list[int]:
     """Where Split cuts."""
     sizes = node.get("split") if given is None else node.numbers(given, "lengths")
     if sizes is None:
-        each = -(-extent // node.count)
-        sizes = [each] * node.count
+        each = -(-extent // node.outputs)
+        sizes = [each] * node.outputs
     return [int(one) for one in np.cumsum(sizes)[:-1]]
 
 
@@ -119,7 +119,10 @@ def _split(node: OnnxNode, x: Array, sizes: Any = None) -> list[Array]:
 @ARRAYS.computes("ReduceProd")
 def _product(node: OnnxNode, x: Array, axes: Any = None) -> Array:
     given = node.axes(axes)
-    return np.prod(x, None if given is None else tuple(given), keepdims=bool(node.get("keepdims", 1)), dtype=x.dtype)
+    made: Array = np.prod(
+        x, None if given is None else tuple(given), keepdims=bool(node.get("keepdims", 1)), dtype=x.dtype
+    )
+    return made
 
 
 def checked_size(node: OnnxNode, shape: list[int]) -> list[int]:
@@ -144,7 +147,8 @@ def _expand(node: OnnxNode, x: Array, shape: Array) -> Array:
 @ARRAYS.computes("Range")
 def _range(node: OnnxNode, start: Array, limit: Array, delta: Array) -> Array:
     checked_size(node, [max(0, int(-(-(limit - start) // delta)))])
-    return np.arange(start, limit, delta, dtype=start.dtype)
+    made: Array = np.arange(start.item(), limit.item(), delta.item(), dtype=start.dtype)
+    return made
 
 
 @ARRAYS.computes("Constant")

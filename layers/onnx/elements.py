@@ -114,7 +114,7 @@ def _clip(node: OnnxNode, x: Tensor, low: Value = None, high: Value = None) -> T
 
 
 @ELEMENTS.computes("Where")
-def _where(node: OnnxNode, condition: Value, a: Value, b: Value) -> Tensor:
+def _choose(node: OnnxNode, condition: Value, a: Value, b: Value) -> Tensor:
     if not isinstance(a, Tensor) and not isinstance(b, Tensor):
         a = tensor_of(a, condition)
     return autograd.where(condition, _term(a, b), _term(b, a))
@@ -137,7 +137,10 @@ def _cast(node: OnnxNode, x: Tensor) -> Tensor:
 
 @ELEMENTS.computes("Softmax")
 def _softmax(node: OnnxNode, x: Tensor) -> Tensor:
-    return autograd.softmax(x, node.get("axis", -1) % x.ndim)
+    axis = node.get("axis", -1) % x.ndim
+    if node.get("flattens"):
+        return autograd.reshape(autograd.softmax(autograd.flatten(x, axis), 1), x.shape)
+    return autograd.softmax(x, axis)
 
 
 @ELEMENTS.computes("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin")

@@ -30,7 +30,7 @@ class OnnxNodes(Layer):
     inputs that are integers. Computations of shapes are done as a step is recorded, so the batch may have any size.
 
     >>> node = {"name": "double", "operator": "Add", "inputs": ["x", "x"], "outputs": ["y"], "attributes": {}}
-    >>> net = Sequential([layers.Input((3,)), layers.OnnxNodes("double", [node], ["x"], ["y"])])
+    >>> net = Sequential([layers.Input((3,)), layers.onnx.OnnxNodes("double", [node], ["x"], ["y"])])
     >>> print(net.predict([[1.0, 2.0, 3.0]]))
     [[2. 4. 6.]]
     """
@@ -54,6 +54,7 @@ class OnnxNodes(Layer):
         self.nodes, self.takes, self.makes = list(nodes), list(takes), list(makes)
         self.weights, self.running, self.ids = dict(weights or {}), dict(running or {}), dict(ids or {})
         self._arrays = dict(constants or {})
+        object.__setattr__(self, "batch_statistics", bool(self.running))
         self.input_ids = min(self.ids.values(), default=None)
 
     def setup(self, *shapes: Shape) -> SampleShape:

@@ -104,7 +104,7 @@ def _pool(node: OnnxNode, x: Tensor) -> Tensor:
     is_max = node.operator == "MaxPool"
     ceil = bool(node.get("ceil_mode"))
     window = _window(node, x, list(node.get("kernel_shape")), ceil and is_max)
-    if set(window.pop("dilation")) != {1} or node.count > 1 or (ceil and not is_max):
+    if set(window.pop("dilation")) != {1} or node.outputs > 1 or (ceil and not is_max):
         raise node.wants("one output, without dilations, averages without ceil_mode", dict(node.attributes))
     if is_max:
         return _as_before(autograd.max_pool2d(_as_image(x), **window), x)
@@ -139,11 +139,11 @@ def _resize(node: OnnxNode, x: Tensor, roi: Value = None, scales: Value = None, 
 @PRODUCTS.computes("BatchNormalization")
 def _batch_norm(node: OnnxNode, x: Tensor, gamma: Value, beta: Value, mean: Value, variance: Value) -> Tensor:
     """By the statistics of the batch in training, by the running ones else."""
-    parts = [tensor_of(one, x) for one in (gamma, beta, mean, variance)]
+    gamma, beta, mean, variance = (tensor_of(one, x) for one in (gamma, beta, mean, variance))
     epsilon = node.get("epsilon", 1e-5)
     if node.training:
-        return autograd.batch_norm(x, *parts, momentum=1 - node.get("momentum", 0.9), epsilon=epsilon)
-    return autograd.batch_norm_inference(x, *parts, epsilon=epsilon)
+        return autograd.batch_norm(x, gamma, beta, mean, variance, 1 - node.get("momentum", 0.9), epsilon)
+    return autograd.batch_norm_inference(x, gamma, beta, mean, variance, epsilon)
 
 
 @PRODUCTS.computes("LayerNormalization")
@@ -221,13 +221,13 @@ def _direction(
     order = _CELLS[node.operator][0]
     into, along = (autograd.transpose(_gates(one, order)) for one in (weight, recurrent))
     gates = _matmul(node, x, into)
-    added, inner = (None, None) if bias is None else autograd.split(bias, 0, [bias.shape[0] // 2])
-    if added is not None and inner is not None:
-        gates = autograd.add(gates, _gates(added, order))
-        inner = _gates(inner, order)
+    inner = None
+    if bias is not None:
+        added, inner = (_gates(one, order) for one in autograd.split(bias, 0, [bias.shape[0] // 2]))
+        gates = autograd.add(gates, added)
     if node.operator == "GRU":
-        options = {**options, "reset_after": bool(node.get("linear_before_reset"))}
-        y, *last = autograd.gru(gates, along, inner, states[0], reverse=reverse, **options)
+        reset_after = bool(node.get("linear_before_reset"))
+        y, *last = autograd.gru(gates, along, inner, states[0], reverse=reverse, reset_after=reset_after, **options)
     else:
         gates = gates if inner is None else autograd.add(gates, inner)
         function: Callable[..., Any] = autograd.lstm if node.operator == "LSTM" else autograd.simple_rnn

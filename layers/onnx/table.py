@@ -16,12 +16,12 @@ Value = Any
 
 
 class OnnxNode(NamedTuple):
-    """An operator as a layer runs it. attributes: numbers, text, lists and arrays by name; count: of outputs."""
+    """An operator as a layer runs it. attributes: numbers, text, lists and arrays by name; outputs: how many."""
 
     name: str
     operator: str
     attributes: Mapping[str, Any]
-    count: int
+    outputs: int
     training: bool = False
 
     def get(self, name: str, default: Any = None) -> Any:

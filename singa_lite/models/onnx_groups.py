@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, NamedTuple
 
@@ -17,14 +17,14 @@ from singa_lite.layers.onnx.arrays import ARRAYS, MOST
 from singa_lite.layers.onnx.nodes import run
 from singa_lite.tensor import Shape, Tensor
 
-#: A node as `layers.OnnxNodes` takes it.
+#: A node as `layers.onnx.OnnxNodes` takes it.
 Node = Mapping[str, Any]
 
 #: {operator: {place of an input: the name of the parameter}}
 WEIGHTS: Mapping[str, Mapping[int, str]] = {
-    **dict.fromkeys(["Conv", "ConvTranspose", "Gemm"], {1: "weight", 2: "bias"}),
-    **dict.fromkeys(["LSTM", "GRU", "RNN"], {1: "weight", 2: "recurrent_weight", 3: "bias"}),
-    **dict.fromkeys(["BatchNormalization", "LayerNormalization"], {1: "gamma", 2: "beta"}),
+    **{kind: {1: "weight", 2: "bias"} for kind in ("Conv", "ConvTranspose", "Gemm")},
+    **{kind: {1: "weight", 2: "recurrent_weight", 3: "bias"} for kind in ("LSTM", "GRU", "RNN")},
+    **{kind: {1: "gamma", 2: "beta"} for kind in ("BatchNormalization", "LayerNormalization")},
     **{"MatMul": {0: "weight", 1: "weight"}, "Gather": {0: "weight"}, "PRelu": {1: "slope"}},
     **{"Add": {0: "bias", 1: "bias"}, "Mul": {0: "gamma", 1: "gamma"}},
 }
@@ -63,23 +63,25 @@ def known_of(
     arrays: Mapping[str, Array],
 ) -> Known:
     """The graph without nodes that no output needs, that pass a value on, or that follow from constants."""
-    arrays, left, same = dict(arrays), [], dict[str, str]()
+    arrays, left, same = dict(arrays), list[Node](), dict[str, str]()
     most = max([MOST, *(array.size for array in arrays.values())])
-    for given in _needed(nodes, outputs):
+    for given in _used_nodes(nodes, outputs):
         node = {**given, "inputs": [same.get(name, name) for name in given["inputs"]]}
         if node["operator"] in ("Identity", "Dropout"):
             same[node["outputs"][0]] = node["inputs"][0]
         elif node["operator"] in ARRAYS and all(name in arrays for name in node["inputs"]):
             run([node], arrays)
             if any(arrays[name].size > most for name in node["outputs"]):
-                raise SnapshotError(f"node {node['name']!r}: wanted constants of at most {most} elements, received more")
+                raise SnapshotError(
+                    f"node {node['name']!r}: wanted constants of at most {most} elements, received more"
+                )
         else:
             left.append(node)
     weights, running = _roles(left, arrays, WEIGHTS), _roles(left, arrays, STATES)
     return Known(left, [same.get(name, name) for name in outputs], fed, arrays, weights, running)
 
 
-def _needed(nodes: Sequence[Node], outputs: Sequence[str]) -> list[Node]:
+def _used_nodes(nodes: Sequence[Node], outputs: Sequence[str]) -> list[Node]:
     wanted, found = set(outputs), []
     for node in reversed(nodes):
         if wanted & set(node["outputs"]):
@@ -88,7 +90,9 @@ def _needed(nodes: Sequence[Node], outputs: Sequence[str]) -> list[Node]:
     return found[::-1]
 
 
-def _roles(nodes: Sequence[Node], arrays: Mapping[str, Array], table: Mapping[str, Mapping[int, str]]) -> dict[str, str]:
+def _roles(
+    nodes: Sequence[Node], arrays: Mapping[str, Array], table: Mapping[str, Mapping[int, str]]
+) -> dict[str, str]:
     """{value: name of the parameter} of those that are arrays of several floats."""
     found: dict[str, str] = {}
     for node in nodes:
@@ -107,7 +111,9 @@ def _trace(known: Known, batch: int, device: Device) -> dict[str, tuple[Shape, D
     """Shape and dtype of each value for a batch; None for arrays."""
     with device.recording(), no_grad():
         values: dict[str, Any] = dict(known.arrays)
-        values |= {name: device.empty(known.arrays[name].shape, np.float32) for name in (*known.weights, *known.running)}
+        values |= {
+            name: device.empty(known.arrays[name].shape, np.float32) for name in (*known.weights, *known.running)
+        }
         for name, (shape, dtype) in known.fed.items():
             values[name] = device.empty((batch, *shape), np.int64 if dtype.kind == "i" else np.float32)
         run(known.nodes, values)
@@ -136,10 +142,10 @@ class _Grouping:
         self.tensors = {at for name, at in self.maker.items() if traces[0][name] is not None}
         self.needs: list[tuple[set[str], set[int]]] = []
         for node in known.nodes:
-            self.needs.append(self._needs(node))
+            self.needs.append(self._tensors_of(node))
         self.set_of = {at: at for at in self.tensors}
 
-    def _needs(self, node: Node) -> tuple[set[str], set[int]]:
+    def _tensors_of(self, node: Node) -> tuple[set[str], set[int]]:
         """The tensors that a node needs, and the nodes before it that compute shapes."""
         values, before = set[str](), set[int]()
         for name in node["inputs"]:
@@ -218,18 +224,18 @@ def _named(nodes: Sequence[Node], table: Mapping[str, str]) -> dict[str, str]:
 def _title(nodes: Sequence[Node], known: Known) -> str:
     """The name of the first node with weights, of the last one where there is none."""
     chosen = next((node for node in nodes if any(name in known.weights for name in node["inputs"])), nodes[-1])
-    return chosen["name"] or chosen["operator"].lower()
+    return str(chosen["name"] or chosen["operator"].lower())
 
 
 def layer_name(name: str) -> str:
     return name.strip("/").replace("/", ".") or "value"
 
 
-def unique(name: str, taken: Collection[str]) -> str:
+def unique(name: str, taken: set[str]) -> str:
     """The name, or one with a number behind; it is added to those that are taken."""
     found, number = name, 0
     while found in taken:
         number += 1
         found = f"{name}_{number}"
-    taken.add(found)  # type: ignore[attr-defined]
+    taken.add(found)
     return found

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 from singa_lite.common.array_types import Array
@@ -25,7 +25,7 @@ class GraphNode(NamedTuple):
     operator: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    attributes: Mapping[str, Any]
+    attributes: dict[str, Any]
 
 
 class GraphInput(NamedTuple):
@@ -44,6 +44,10 @@ class Graph(NamedTuple):
     arrays: dict[str, Array]
 
 
+#: What Softmax has before opset 13.
+_OLD_SOFTMAX = {"axis": 1, "flattens": 1}
+
+
 def read(path: str | os.PathLike[str], known: Collection[str]) -> Graph:
     """The graph of a file. known: operators that can be read. SnapshotError for all else, and for a damaged file."""
     model = _model(path)
@@ -55,7 +59,18 @@ def read(path: str | os.PathLike[str], known: Collection[str]) -> Graph:
     arrays = {one.name: _array(path, one, folder) for one in graph.initializer}
     _check(path, model, arrays)
     inputs = {one.name: _input(path, one) for one in graph.input if one.name not in arrays}
-    return Graph([_node(path, one, folder) for one in graph.node], inputs, [one.name for one in graph.output], arrays)
+    nodes = [_node(path, one, folder) for one in graph.node]
+    if _version(model) < 13:  # whose softmax is over all axes from one on
+        nodes = [
+            one._replace(attributes=_OLD_SOFTMAX | one.attributes) if one.operator == "Softmax" else one
+            for one in nodes
+        ]
+    return Graph(nodes, inputs, [one.name for one in graph.output], arrays)
+
+
+def _version(model: onnx.ModelProto) -> int:
+    """Of the operators."""
+    return max((one.version for one in model.opset_import if one.domain in ("", "ai.onnx")), default=0)
 
 
 def _error(path: object, wanted: str, received: object) -> SnapshotError:
