@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 from singa_lite.common.array_types import Array
@@ -78,6 +77,8 @@ def _error(path: object, wanted: str, received: object) -> SnapshotError:
 
 
 def _model(path: str | os.PathLike[str]) -> onnx.ModelProto:
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
     try:
         model = onnx.load(path, load_external_data=False)
     except DecodeError as error:
