@@ -109,7 +109,7 @@ def _hard_swish(node: OnnxNode, x: Tensor) -> Tensor:
 
 @ELEMENTS.computes("Clip")
 def _clip(node: OnnxNode, x: Tensor, low: Value = None, high: Value = None) -> Tensor:
-    given = [node.get(name) if one is None else float(one) for name, one in (("min", low), ("max", high))]
+    given = [node.get(name) if one is None else one.reshape(()).item() for name, one in (("min", low), ("max", high))]
     return x if given == [None, None] else autograd.clip(x, *given)
 
 
@@ -147,7 +147,10 @@ def _softmax(node: OnnxNode, x: Tensor) -> Tensor:
 def _reduced(node: OnnxNode, x: Tensor, axes: Value = None) -> Tensor:
     functions = {"Mean": autograd.reduce_mean, "Sum": autograd.reduce_sum, "Max": autograd.reduce_max}
     function = functions.get(node.operator.removeprefix("Reduce"), autograd.reduce_min)
-    return function(x, node.axes(axes), bool(node.get("keepdims", 1)))
+    chosen = node.axes(axes) or None  # none at all are all
+    if chosen is None and node.get("noop_with_empty_axes"):
+        return x
+    return function(x, chosen, bool(node.get("keepdims", 1)))
 
 
 # ---- shapes

@@ -121,8 +121,10 @@ def _global_pool(node: OnnxNode, x: Tensor) -> Tensor:
 @PRODUCTS.computes("Resize", "Upsample")
 def _resize(node: OnnxNode, x: Tensor, roi: Value = None, scales: Value = None, sizes: Value = None) -> Tensor:
     """Each pixel as a block of equal ones."""
-    if node.operator == "Upsample":
-        roi, scales = None, roi
+    if scales is None and sizes is None:  # before opset 11
+        scales = roi
+    elif not _repeats(node):
+        raise node.wants("nearest pixels", dict(node.attributes))
     known = scales if scales is not None and scales.size else None
     wanted = [float(n) for n in known] if known is not None else None
     if wanted is None and sizes is not None:
@@ -131,6 +133,14 @@ def _resize(node: OnnxNode, x: Tensor, roi: Value = None, scales: Value = None, 
     if not whole or wanted is None or node.get("mode", "nearest") != "nearest":
         raise node.wants("mode nearest and whole factors of an image's axes", [node.get("mode"), wanted])
     return autograd.upsample_nearest(x, (int(wanted[2]), int(wanted[3])))
+
+
+def _repeats(node: OnnxNode) -> bool:
+    """Whether the nearest pixels are blocks of equal ones, for any whole factor."""
+    place, rounding = node.get("coordinate_transformation_mode", "half_pixel"), node.get("nearest_mode", "round_")
+    if place == "asymmetric":
+        return bool(rounding == "floor")
+    return place in ("half_pixel", "pytorch_half_pixel") and rounding.startswith("round_")
 
 
 # ---- normalization
@@ -185,7 +195,7 @@ def _recurrent(
 ) -> list[Tensor]:
     """[y (time, directions, n, h), the last hidden states (directions, n, h), those of cells]."""
     directions = ["forward", "reverse"] if node.get("direction") == "bidirectional" else [node.get("direction")]
-    if lengths is not None or peephole is not None or node.get("layout") or node.get("clip"):
+    if lengths is not None or peephole is not None or any(map(node.get, ("layout", "clip", "input_forget"))):
         raise node.wants("neither lengths, peepholes, clips nor layout 1", dict(node.attributes))
     parts = [None if one is None else tensor_of(one, x) for one in (weight, recurrent, bias, hidden, cell)]
     made = []
@@ -221,7 +231,7 @@ def _direction(
     order = _CELLS[node.operator][0]
     into, along = (autograd.transpose(_gates(one, order)) for one in (weight, recurrent))
     gates = _matmul(node, x, into)
-    inner = None
+    inner: Any = None
     if bias is not None:
         added, inner = (_gates(one, order) for one in autograd.split(bias, 0, [bias.shape[0] // 2]))
         gates = autograd.add(gates, added)

@@ -67,7 +67,7 @@ def _sample_shape(name: str, shape: Sequence[int | str], given: Mapping[str, Seq
 
 def _add_layers(net: FeedForwardNet, known: Known, outputs: Sequence[str]) -> None:
     groups = groups_of(known, net.device)
-    used = {name for group in groups for name in group.takes}
+    used = {*known.outputs, *(name for group in groups for name in group.takes)}
     sources: dict[str, tuple[str, int]] = {}
     for name, (shape, _) in known.fed.items():
         if name in used:
