@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -44,15 +44,16 @@ class OnnxNode(NamedTuple):
 
 
 Function = Callable[..., Value | Sequence[Value]]
+Entered = TypeVar("Entered", bound=Function)
 
 
 class Table(dict[str, Function]):
     """{operator: its function of an OnnxNode and the inputs}."""
 
-    def computes(self, *names: str) -> Callable[[Function], Function]:
+    def computes(self, *names: str) -> Callable[[Entered], Entered]:
         """Enter the function below for these operators."""
 
-        def entered(function: Function) -> Function:
+        def entered(function: Entered) -> Entered:
             self.update(dict.fromkeys(names, function))
             return function
 
