@@ -11,7 +11,7 @@ import pytest
 from onnx_runs import run
 from singa_lite import models
 
-pytest.importorskip("onnx", reason="needs the package onnx, which reads the files")
+onnx = pytest.importorskip("onnx", reason="needs the package onnx, which reads the files")
 OCR = "rapidocr-onnxruntime"
 #: package, end of the file's name, input, sample shape
 FILES = [
@@ -31,10 +31,20 @@ def path_of(package: str, ending: str) -> Path:
     return next(Path(str(file.locate())) for file in found if str(file).endswith(ending))
 
 
+def before_sigmoid(path: Path, to: Path) -> Path:
+    """A copy without a last sigmoid: the runtime's is off by 1e-7, all that there is where it gives little."""
+    model = onnx.load(path)
+    if model.graph.node[-1].op_type == "Sigmoid":
+        model.graph.output[0].name = model.graph.node.pop().input[0]
+    onnx.save(model, to)
+    return to
+
+
 @pytest.mark.peer
 @pytest.mark.parametrize(("package", "ending", "name", "shape"), FILES)
 def test_a_file_of_a_package(package: str, ending: str, name: str, shape: tuple[int, ...], tmp_path: Path) -> None:
     path, rng = path_of(package, ending), np.random.default_rng(0)
+    path = before_sigmoid(path, tmp_path / "scores.onnx")
     net = models.from_onnx(path, shapes={name: shape})
     is_ids = bool(net.input_ids())
     batch = rng.integers(0, 256, (2, *shape)) if is_ids else rng.normal(size=(2, *shape)).astype("f4")

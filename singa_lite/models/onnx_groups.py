@@ -228,6 +228,7 @@ def _title(nodes: Sequence[Node], known: Known) -> str:
 
 
 def layer_name(name: str) -> str:
+    """The name of a value or a node as one of a layer, with dots for slashes."""
     return name.strip("/").replace("/", ".") or "value"
 
 
