@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -27,13 +29,28 @@ _FUNCTIONS: dict[str, Any] = {
     **{"Sqrt": np.sqrt, "Exp": np.exp, "Log": np.log, "Floor": np.floor, "Ceil": np.ceil, "Identity": np.array},
     **{"Reciprocal": np.reciprocal, "Max": np.maximum, "Min": np.minimum, "Mod": np.mod},
 }
-for _name, _function in _FUNCTIONS.items():
-    ARRAYS[_name] = lambda node, *arrays, function=_function: function(*arrays)
+
+
+def checked_size(node: OnnxNode, shape: Sequence[int], held: int = 0) -> Sequence[int]:
+    """The shape. SnapshotError for one of more elements than a node may make. held: elements that were there before."""
+    if min(shape, default=0) < 0 or prod(shape) > max(MOST, held):
+        raise node.wants(f"at most {MOST} elements", shape)
+    return shape
+
+
+def _by_element(function: Any, node: OnnxNode, *arrays: Array) -> Any:
+    """What a function of NumPy makes of arrays whose common shape is not too large."""
+    checked_size(node, np.broadcast_shapes(*(array.shape for array in arrays)), sum(array.size for array in arrays))
+    return function(*arrays)
+
+
+ARRAYS.update({name: partial(_by_element, function) for name, function in _FUNCTIONS.items()})
 
 
 @ARRAYS.computes("Div")
 def _div(node: OnnxNode, a: Array, b: Array) -> Array:
     """Of integers, towards zero."""
+    checked_size(node, np.broadcast_shapes(a.shape, b.shape), a.size + b.size)
     return np.trunc(np.divide(a, b)).astype(a.dtype) if a.dtype.kind in "iu" else np.divide(a, b)
 
 
@@ -51,7 +68,9 @@ def dtype_of(node: OnnxNode) -> np.dtype[Any]:
 
 @ARRAYS.computes("Gather")
 def _gather(node: OnnxNode, x: Array, ids: Array) -> Array:
-    return np.take(x, ids, node.get("axis", 0))
+    axis = node.get("axis", 0) % x.ndim
+    checked_size(node, (*x.shape[:axis], *ids.shape, *x.shape[axis + 1 :]), x.size)
+    return np.take(x, ids, axis)
 
 
 @ARRAYS.computes("Concat")
@@ -125,13 +144,6 @@ def _product(node: OnnxNode, x: Array, axes: Any = None) -> Array:
     return made
 
 
-def checked_size(node: OnnxNode, shape: list[int]) -> list[int]:
-    """The shape. SnapshotError for one of more elements than a file may have made."""
-    if min(shape, default=0) < 0 or prod(shape) > MOST:
-        raise node.wants(f"at most {MOST} elements", shape)
-    return shape
-
-
 @ARRAYS.computes("ConstantOfShape")
 def _filled(node: OnnxNode, shape: Array) -> Array:
     value = node.get("value", np.zeros(1, np.float32))
@@ -141,7 +153,7 @@ def _filled(node: OnnxNode, shape: Array) -> Array:
 @ARRAYS.computes("Expand")
 def _expand(node: OnnxNode, x: Array, shape: Array) -> Array:
     wanted = np.broadcast_shapes(x.shape, tuple(node.numbers(shape, "a shape")))
-    return np.broadcast_to(x, checked_size(node, list(wanted)))
+    return np.broadcast_to(x, checked_size(node, wanted))
 
 
 @ARRAYS.computes("Range")

@@ -7,7 +7,7 @@ from math import pi, sqrt
 import numpy as np
 
 from singa_lite import autograd
-from singa_lite.layers.onnx.arrays import dtype_of, points_of, slices_of
+from singa_lite.layers.onnx.arrays import checked_size, dtype_of, points_of, slices_of
 from singa_lite.layers.onnx.table import OnnxNode, Table, Value, tensor_of
 from singa_lite.tensor import Tensor
 
@@ -236,7 +236,7 @@ def _gather(node: OnnxNode, x: Value, ids: Value) -> Tensor:
 def _expand(node: OnnxNode, x: Tensor, shape: Value) -> Tensor:
     """Multiplied by ones, whose derivative is the sum over the new places."""
     wanted = np.broadcast_shapes(x.shape, tuple(node.numbers(shape, "a shape")))
-    return x if wanted == x.shape else autograd.multiply(x, tensor_of(np.ones(wanted, x.dtype), x))
+    return x if wanted == x.shape else autograd.multiply(x, tensor_of(np.ones(checked_size(node, wanted), x.dtype), x))
 
 
 @ELEMENTS.computes("Pad")

@@ -26,7 +26,7 @@ class OnnxNodes(Layer):
 
     nodes: of each {"name", "operator", "inputs", "outputs", "attributes"}; inputs and outputs name values. takes,
     makes: the values that are the layer's inputs and outputs, batch first. weights, running: {name of a parameter or a
-    state: (the value that it is, its shape)}. constants: {value: array}. ids: {value: how many ids there are} of those
+    state: (the value that it is, its shape)}. arrays: {value: constant}. ids: {value: how many ids there are} of those
     inputs that are integers. Computations of shapes are done as a step is recorded, so the batch may have any size.
 
     >>> node = {"name": "double", "operator": "Add", "inputs": ["x", "x"], "outputs": ["y"], "attributes": {}}
@@ -43,7 +43,7 @@ class OnnxNodes(Layer):
         makes: Sequence[str],
         weights: Mapping[str, tuple[str, Sequence[int]]] | None = None,
         running: Mapping[str, tuple[str, Sequence[int]]] | None = None,
-        constants: Mapping[str, Array] | None = None,
+        arrays: Mapping[str, Array] | None = None,
         ids: Mapping[str, int] | None = None,
         **options: Any,
     ) -> None:
@@ -53,7 +53,7 @@ class OnnxNodes(Layer):
             raise ValueError(f"layer {name!r}: wanted operators of ONNX that are here, received {unknown}")
         self.nodes, self.takes, self.makes = list(nodes), list(takes), list(makes)
         self.weights, self.running, self.ids = dict(weights or {}), dict(running or {}), dict(ids or {})
-        self._arrays = dict(constants or {})
+        self.arrays = dict(arrays or {})
         object.__setattr__(self, "batch_statistics", bool(self.running))
         self.input_ids = min(self.ids.values(), default=None)
 
@@ -76,7 +76,7 @@ class OnnxNodes(Layer):
         return found if len(found) > 1 else found[0]
 
     def _outputs(self, training: bool, xs: Sequence[Tensor]) -> list[Tensor]:
-        values: dict[str, Value] = {**self._arrays, **dict(zip(self.takes, xs, strict=True))}
+        values: dict[str, Value] = {**self.arrays, **dict(zip(self.takes, xs, strict=True))}
         values |= {value: self.parameters[name] for name, (value, _) in self.weights.items()}
         values |= {value: self.states[name] for name, (value, _) in self.running.items()}
         run(self.nodes, values, training)

@@ -182,6 +182,8 @@ def test_claimed_shapes_need_their_bytes(tmp_path: Path) -> None:
         refused(model([node("MatMul", "x", "w")], [huge]), tmp_path, "'w'")
     made = [node("ConstantOfShape", "s", to="w"), node("Add", "x", "w")]
     refused(model(made, [array("s", np.array([1 << 20, 1 << 20]))]), tmp_path, "at most")
+    made = [node("Transpose", "a", to="b", perm=[1, 0]), node("Add", "a", "b", to="w"), node("Add", "x", "w")]
+    refused(model(made, [array("a", np.zeros((1 << 16, 1), "f4"))]), tmp_path, "at most")
     typed = onnx.TensorProto(name="w", data_type=8, dims=[4])
     refused(model([node("Add", "x", "w")], [typed]), tmp_path, "numbers or booleans as 'w'")
 
