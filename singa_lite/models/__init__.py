@@ -2,6 +2,7 @@
 
 from .bert import bert as bert
 from .densenet import densenet121 as densenet121
+from .from_onnx import from_onnx as from_onnx
 from .gpt2 import gpt2 as gpt2
 from .language import LanguageConfig as LanguageConfig
 from .language import language_model as language_model

@@ -23,6 +23,7 @@ from singa_lite.common.described import Described
 from singa_lite.common.errors import ConfigError
 from singa_lite.layer import initializer
 from singa_lite.layer.layer import Layer
+from singa_lite.layers import onnx
 from singa_lite.optimizer import regularizer, schedule
 
 #: What JSON holds.
@@ -180,6 +181,7 @@ _KINDS: Mapping[str, Callable[[Reader, Mapping[str, Plain]], object]] = {
 #: Whose public classes are known by "<module>.<class>".
 _MODULES: Mapping[str, ModuleType] = {
     "layers": layers,
+    "layers.onnx": onnx,
     "loss": loss,
     "metric": metric,
     "optimizer": optimizer,

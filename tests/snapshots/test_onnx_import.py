@@ -1,0 +1,219 @@
+"""`models.from_onnx`: nets come back from their files, predict the same and train; damaged files are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import singa_lite
+from onnx_runs import run
+from singa_lite import FeedForwardNet, layers, models, optimizer
+from singa_lite.errors import SnapshotError
+
+onnx = pytest.importorskip("onnx", reason="needs the package onnx, which reads the files")
+RNG = np.random.default_rng(5)
+IDS = RNG.integers(0, 20, (3, 6))
+
+
+def chain(*made: Any) -> FeedForwardNet:
+    """A net of layers one behind the other."""
+    net = FeedForwardNet(seed=1)
+    for layer in made:
+        net.add(layer)
+    return net
+
+
+def digits() -> FeedForwardNet:
+    """Convolution, pooling, dense."""
+    return chain(
+        layers.Conv2D("conv", 4, 3, input_sample_shape=(1, 8, 6)),
+        *(layers.Activation("relu"), layers.MaxPooling2D("pool", 2, 2, "valid"), layers.Flatten("flat")),
+        *(layers.Dense("hidden", 7), layers.Activation("tanh", "tanh"), layers.Dense("scores", 3)),
+    )
+
+
+def residual() -> FeedForwardNet:
+    """A block of convolutions with normalization, and a way past it."""
+    net = chain(layers.Conv2D("conv", 4, 3, input_sample_shape=(3, 8, 6)))
+    x = net.layers["conv"]
+    for layer in (layers.BatchNormalization("norm"), layers.Activation("relu"), layers.Conv2D("second", 4, 3)):
+        net.add(layer)
+    net.add(layers.Merge("sum"), [x, net.layers["second"]])
+    net.add(layers.GlobalAvgPooling2D("mean"))
+    net.add(layers.Dense("scores", 3))
+    return net
+
+
+def recurrent() -> FeedForwardNet:
+    """All recurrent layers, one in both directions."""
+    return chain(
+        layers.Embedding("words", 20, 8, input_sample_shape=(6,)),
+        layers.LSTM("lstm", 5, return_sequences=True, bidirectional=True, recurrent_activation="hard_sigmoid"),
+        layers.GRU("gru", 4, return_sequences=True),
+        layers.GRU("reset", 4, return_sequences=True, reset_after=False),
+        *(layers.SimpleRNN("rnn", 6, activation="relu"), layers.Dense("scores", 3)),
+    )
+
+
+def transformer() -> FeedForwardNet:
+    """Attention of both forms, Gelu by erf and by tanh, LayerNormalization."""
+    return chain(
+        layers.Embedding("words", 20, 8, input_sample_shape=(6,)),
+        layers.TransformerBlock("block", 2, causal=True),
+        layers.TransformerBlock("grouped", 4, kv_heads=2, rotary=True, norm="rms", activation="gelu_tanh"),
+        layers.Dense("scores", 3),
+    )
+
+
+CASES: dict[str, tuple[Callable[[], FeedForwardNet], np.ndarray]] = {
+    "digits": (digits, RNG.normal(size=(4, 1, 8, 6)).astype("f4")),
+    "residual": (residual, RNG.normal(size=(4, 3, 8, 6)).astype("f4")),
+    "recurrent": (recurrent, IDS),
+    "transformer": (transformer, IDS),
+}
+
+
+def back(name: str, tmp_path: Path) -> tuple[FeedForwardNet, np.ndarray, np.ndarray]:
+    """A net that went out and came back, a batch, and what ONNX Runtime makes of it."""
+    make, batch = CASES[name]
+    net, path = make(), tmp_path / "net.onnx"
+    net.export(path)
+    (given,) = net.input_shapes()
+    (right,) = run(path, {given: batch})
+    return models.from_onnx(path, shapes={given: batch.shape[1:]}), batch, right
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_went_out_comes_back_and_trains(name: str, tmp_path: Path) -> None:
+    net, batch, right = back(name, tmp_path)
+    np.testing.assert_allclose(net.predict(batch), right, rtol=0, atol=1e-5 * np.abs(right).max())
+    np.testing.assert_allclose(net.predict(batch[:1]), right[:1], rtol=0, atol=1e-5 * np.abs(right).max())
+    net.compile(optimizer.SGD(lr=0.05), loss="squared_error")
+    before = {key: np.array(value) for key, value in net.parameters().items()}
+    losses = [float(net.train_one_batch(batch, np.ones_like(right))[0]) for _ in range(5)]
+    assert losses[-1] < losses[0]
+    still = [key for key, value in net.parameters().items() if np.array_equal(before[key], value)]
+    assert not [key for key in still if not key.endswith("key.Add/bias")]  # of keys, which a softmax does not see
+    net.save(tmp_path / "net.h5")
+    again = singa_lite.load(tmp_path / "net.h5")
+    np.testing.assert_array_equal(again.predict(batch), net.predict(batch))
+    net.export(tmp_path / "again.onnx")
+    (given,) = net.input_shapes()
+    (made,) = run(tmp_path / "again.onnx", {given: batch})
+    np.testing.assert_allclose(made, net.predict(batch), rtol=0, atol=1e-5 * np.abs(made).max())
+
+
+def test_gradients_are_those_of_the_net_that_went_out(tmp_path: Path) -> None:
+    """Of weights in ONNX's layout; running statistics move as well."""
+    make, batch = CASES["residual"]
+    first = make()
+    first.export(tmp_path / "net.onnx")
+    second = models.from_onnx(tmp_path / "net.onnx")
+    target = RNG.normal(size=(4, 3)).astype("f4")
+    for net in (first, second):
+        net.compile(optimizer.SGD(lr=0.1), loss="squared_error")
+        net.train_one_batch(batch, target)
+    for name, other in (("conv/weight", "conv.Conv/weight"), ("norm/gamma", "norm.BatchNormalization/gamma")):
+        np.testing.assert_allclose(first.parameters()[name], second.parameters()[other], atol=1e-6)
+    for name in ("running_mean", "running_var"):
+        found = second.states()[f"norm.BatchNormalization/{name}"]
+        np.testing.assert_allclose(first.states()[f"norm/{name}"], found, atol=1e-6)
+
+
+def test_a_head_is_cut_off(tmp_path: Path) -> None:
+    net, batch, _ = back("digits", tmp_path)
+    hidden = next(name for name in net.layers if name.startswith("tanh"))
+    body = net.submodel(hidden)
+    assert body.predict(batch).shape == (4, 7)
+
+
+def model(nodes: list[Any], arrays: list[Any] = [], shape: tuple[Any, ...] = ("n", 4)) -> Any:  # noqa: B006
+    """A file's message with input x and output y."""
+    values = [
+        onnx.helper.make_tensor_value_info(name, 1, extents) for name, extents in (("x", shape), ("y", ("n", "m")))
+    ]
+    graph = onnx.helper.make_graph(nodes, "net", values[:1], values[1:], arrays)
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)])
+
+
+def node(kind: str, *inputs: str, to: str = "y", **attributes: Any) -> Any:
+    """A node called as its operator."""
+    return onnx.helper.make_node(kind, list(inputs), [to], kind.lower(), **attributes)
+
+
+def refused(message: Any, tmp_path: Path, match: str, **options: Any) -> None:
+    """The file of a message is an error."""
+    (tmp_path / "bad.onnx").write_bytes(message if isinstance(message, bytes) else message.SerializeToString())
+    with pytest.raises(SnapshotError, match=match):
+        models.from_onnx(tmp_path / "bad.onnx", **options)
+
+
+def test_unknown_operators_are_listed_with_their_counts(tmp_path: Path) -> None:
+    nodes = [node("NonZero", "x", to="a"), node("Det", "x", to="b"), node("Det", "x")]
+    refused(model(nodes), tmp_path, r"Det \(2\), NonZero \(1\)")
+
+
+def test_damaged_files(tmp_path: Path) -> None:
+    digits().export(tmp_path / "net.onnx")
+    whole = (tmp_path / "net.onnx").read_bytes()
+    for bad in (b"", b"no file", whole[:-50], whole[:200]):
+        refused(bad, tmp_path, "bad.onnx")
+    with pytest.raises(SnapshotError, match="nowhere"):
+        models.from_onnx(tmp_path / "nowhere.onnx")
+    refused(model([node("Relu", "z", to="a"), node("Relu", "a", to="z"), node("Relu", "z")]), tmp_path, "valid graph")
+    refused(model([node("Relu", "x")], shape=("n", "t")), tmp_path, "sample shape of the input 'x'")
+    refused(model([node("Reshape", "x", "s")], [array("s", np.array([1, -1]))]), tmp_path, "first axis is the batch")
+    refused(model([node("MatMul", "x", "w")], [array("w", np.ones((3, 2), "f4"))]), tmp_path, "node 'matmul'")
+
+
+def array(name: str, values: np.ndarray) -> Any:
+    """An initializer."""
+    return onnx.numpy_helper.from_array(values, name)
+
+
+def test_claimed_shapes_need_their_bytes(tmp_path: Path) -> None:
+    """Nothing of their size is allocated."""
+    for shape in ((4, 1 << 40), (4, -2)):
+        huge = onnx.TensorProto(name="w", data_type=1, dims=shape, raw_data=b"0123")
+        refused(model([node("MatMul", "x", "w")], [huge]), tmp_path, "'w'")
+    made = [node("ConstantOfShape", "s", to="w"), node("Add", "x", "w")]
+    refused(model(made, [array("s", np.array([1 << 20, 1 << 20]))]), tmp_path, "at most")
+    made = [node("Transpose", "a", to="b", perm=[1, 0]), node("Add", "a", "b", to="w"), node("Add", "x", "w")]
+    refused(model(made, [array("a", np.zeros((1 << 16, 1), "f4"))]), tmp_path, "at most")
+    typed = onnx.TensorProto(name="w", data_type=8, dims=[4])
+    refused(model([node("Add", "x", "w")], [typed]), tmp_path, "numbers or booleans as 'w'")
+
+
+@pytest.mark.parametrize(
+    ("location", "offset", "length"),
+    [
+        *(("../outside", 0, 16), ("/outside", 0, 16), ("link", 0, 16), ("missing", 0, 16), ("", 0, 16)),
+        *(("data", 8, 16), ("data", -1, 16), ("data", 0, 12), ("data", "x", 16)),
+    ],
+)
+def test_external_data_stays_in_the_folder(location: str, offset: Any, length: int, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    np.arange(4, dtype="f4").tofile(folder / "data")
+    np.arange(4, dtype="f4").tofile(tmp_path / "outside")
+    (folder / "link").symlink_to(tmp_path / "outside")
+    refused(external(location, offset, length), folder, "'w'")
+
+
+def external(location: str, offset: Any, length: int) -> Any:
+    """x + w with w in a file beside."""
+    weight = onnx.TensorProto(name="w", data_type=1, dims=[4], data_location=onnx.TensorProto.EXTERNAL)
+    for key, value in {"location": location, "offset": offset, "length": length}.items():
+        weight.external_data.add(key=key, value=str(value))
+    return model([node("Add", "x", "w")], [weight])
+
+
+def test_external_data_is_read(tmp_path: Path) -> None:
+    np.arange(6, dtype="f4").tofile(tmp_path / "data")
+    (tmp_path / "good.onnx").write_bytes(external("data", 8, 16).SerializeToString())
+    net = models.from_onnx(tmp_path / "good.onnx")
+    np.testing.assert_array_equal(net.predict(np.zeros((2, 4), "f4")), [[2, 3, 4, 5]] * 2)
