@@ -20,7 +20,7 @@ from singa_lite.runtime.pool_numbers import arena_within, least_total, overhead
 #: Of each call: its launch, its part of the record, and what planning takes for it at its peak; and the same of a
 #: further form, which is planned while no arena is in memory.
 A_CALL, A_CALL_MORE = 12 << 10, 6 << 10
-#: What is promised beside every budget, and for each further form of record: so much does not count.
+#: What is promised beside every budget, with AVX-512, and for each further form of record: so much does not count.
 BESIDE, A_FORM = 25 << 20, 16 << 20
 #: Forms of record that `fit` adds to the training step of whole batches.
 FURTHER = 3

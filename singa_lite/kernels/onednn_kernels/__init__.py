@@ -20,7 +20,7 @@ ANY_STRIDES = {
     "conv2d_derivative": ("dx",),
 }
 #: Of a call's primitives, their code and what describes them, as measured (docs/measured_budget.md).
-CODE_BYTES = 80 << 10
+CODE_BYTES = 96 << 10
 
 
 class OneDNNSet(WideningSet):
