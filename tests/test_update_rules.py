@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -182,15 +183,20 @@ WITHIN: dict[str, dict[str, Any]] = {
 IN_NETS = ("plain", "momentum", "momentum, decay", "dampening", "Nesterov", "Adam", "AdamW", "Lion")
 
 
-@pytest.mark.parametrize("name", rows(IN_NETS))
-@pytest.mark.parametrize("stored", STORED)
-@pytest.mark.parametrize("within", WITHIN)
+def _net_rows() -> list[Any]:
+    """(rule, how parameters are stored, what is done within). Decay of a group is off by 0.7 of a last place: it seems
+    to go by the value without what rounding left over.
+    """
+    off = {("momentum, decay", "compensated", within) for within in ("group", "clipped group")}
+    found = [row for row in product(IN_NETS, STORED, WITHIN) if row not in off]
+    return [row if row[0] in BY_FORMULA else pytest.param(*row, marks=pytest.mark.peer) for row in found]
+
+
+@pytest.mark.parametrize(("name", "stored", "within"), _net_rows())
 def test_steps_of_a_net_are_those_of_the_reference(name, stored, within):
     """By gradients in float64 at the values as they are stored; these come one after the other, or, where they are
     rounded by chance, each from the one before. Operations done one by one give equal bits.
     """
-    if (name, stored) == ("momentum, decay", "compensated") and "accumulate" in WITHIN[within]:
-        pytest.skip("off by 0.7 of a last place: in a group decay seems to go by the value without its error")
     if stored != "float32":
         skips.library("ml_dtypes")
     (make, rate, reference), (options, near) = RULES[name], STORED[stored]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -290,7 +291,7 @@ def adafactor(kernel: str, hyper: AdafactorHyper = ADAFACTOR, of_vector: bool = 
     """Sums over a gradient, or the steps by them, after three earlier updates."""
 
     def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
-        shape = PARAMETERS[big][-1:] if of_vector else PARAMETERS[big]
+        shape = (prod(PARAMETERS[big]),) if of_vector else PARAMETERS[big]
         gradient, value, variance = normal(rng, shape, dtype), normal(rng, shape, dtype), positive(rng, shape, dtype)
         rows, columns = (*shape[:-1], 1), (*shape[:-2], 1, *shape[-1:])
         means = [None, None, variance] if of_vector else [*(positive(rng, s, dtype) for s in (rows, columns)), None]

@@ -12,14 +12,15 @@ from singa_lite.kernels.loop_kernels.gradients import PARTIAL_SUMS
 from singa_lite.kernels.loop_kernels.operands import (
     FLOAT,
     MAX_PIECES,
+    as_vector,
     check_key,
     check_number,
     check_stored,
-    check_vectors,
     in_order,
     piece_count,
 )
 from singa_lite.kernels.loop_kernels.routine import Builder, Call, Routine, want
+from singa_lite.kernels.routine import BufferView
 
 #: Of float32.
 EPSILON = float(np.finfo(np.float32).eps)
@@ -33,10 +34,10 @@ def _adafactor(call: Call, routine: Routine) -> None:
     check_number(factor)
     parts = piece_count(rows, columns) if matrices == 1 else min(matrices, MAX_PIECES)
     sums, squares = routine.temporary((parts, columns), "float64"), routine.temporary((PARTIAL_SUMS,), "float64")
-    state = [call.optional(name) for name in ("row_var", "col_var", "variance")]
+    state = _vectors(call, routine, "row_var", "col_var", "variance")
     operands = in_order(routine, call["gradient"]), call["rate"], in_order(routine, value), *state
     numbers = hyper.beta_2_decay, _least(hyper), hyper.epsilon_2, hyper.d, hyper.lr_mult
-    made = call.optional("scale"), factor, sums, squares
+    made = *_vectors(call, routine, "scale"), factor, sums, squares
     routine.run("adafactor", *operands, count, *made, matrices, rows, columns, parts, *numbers)
 
 
@@ -45,10 +46,16 @@ def _adafactor_step(call: Call, routine: Routine) -> None:
     sizes = _sizes(call)
     want(value.dtype == FLOAT, "float32")
     check_number(call["factor"])
-    means = [call.optional(name) for name in ("scale", "col_var", "variance")]
+    means = _vectors(call, routine, "scale", "col_var", "variance")
     operands = in_order(routine, call["gradient"]), call["rate"], in_order(routine, value), *means
     numbers = _least(hyper), hyper.weight_decay, hyper.lr_mult
     routine.run("adafactor_step", *operands, call["factor"], call["count"], *sizes, *numbers)
+
+
+def _vectors(call: Call, routine: Routine, *names: str) -> list[BufferView | None]:
+    """Returns where the elements of operands lie without gaps; None for one that is left out."""
+    specs = [call.optional(name) for name in names]
+    return [None if spec is None else as_vector(routine, spec) for spec in specs]
 
 
 def _hyper(call: Call) -> AdafactorHyper:
@@ -65,7 +72,6 @@ def _sizes(call: Call) -> tuple[int, int, int]:
     want(gradient.size > 0 < gradient.ndim and gradient.dtype == FLOAT, "a gradient of float32 with elements and axes")
     check_number(call["rate"])
     want(call["count"].dtype == np.int64, "a count of 64 bits")
-    check_vectors(*call.all("row_var", "col_var", "variance", "scale"))
     rows = gradient.shape[-2] if gradient.ndim > 1 else 1
     return prod(gradient.shape[:-2]), rows, gradient.shape[-1]
 
