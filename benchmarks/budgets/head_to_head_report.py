@@ -59,10 +59,11 @@ def difference(case: Case, free: Case) -> float:
 
 def times(case: Case) -> tuple[Cell, Cell]:
     """Milliseconds of a step, the fastest and the median: of quiet turns, of all if none was; "" if it took no turn."""
+    if all(turn["round"] == ALONE for turn in case.turns):
+        return "", ""
     turns = [turn for turn in case.turns if not turn["why"]] or case.turns
     seconds = [second for turn in turns for second in turn["seconds"]]
-    timed = any(turn["round"] != ALONE for turn in case.turns)
-    return (1e3 * min(seconds), 1e3 * median(seconds)) if timed else ("", "")
+    return 1e3 * min(seconds), 1e3 * median(seconds)
 
 
 def _points(side: list[Case]) -> Iterator[list[Cell]]:
