@@ -30,7 +30,7 @@ MOST = {
     "plan_batch": (149, 987),
     "first batch": (168, 1172),
     "repeated batch": (43, 138),
-    "save": (44, 233),
+    "save": (44, 234),
 }
 
 
