@@ -210,9 +210,9 @@ def is_made_again(kind: Any) -> None:
         net.train_one_batch(np.ones((6, 3), "f"), np.zeros((6, 2), "f"))
     for made in (again(net), pickle.loads(pickle.dumps(net))):
         assert type(getattr(made, of)) is kind
-        again = dict(getattr(made, of).given_arguments)
-        again.pop("others", None)  # Muon's other optimizer, which a configuration names also where it is the usual one
-        assert again == given.given_arguments
+        arguments = dict(getattr(made, of).given_arguments)
+        arguments.pop("others", None)  # Muon's other optimizer: a configuration names the usual one too
+        assert arguments == given.given_arguments
         assert made.config() == net.config()
     assert of != "optimizer" or all_bits_of(made.optimizer) == all_bits_of(given)
 
