@@ -7,19 +7,16 @@ written behind its other fields where all lengths are known before.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from io import FileIO
-from math import prod
-from typing import NamedTuple
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from singa_lite.common.array_types import Array, DType
 from singa_lite.common.atomic import replacing, write_all
 from singa_lite.snapshots.onnx.types import tensor_type
-from singa_lite.tensor import Shape
+from singa_lite.snapshots.tree import LazyArray
 
 #: Bytes of weights above which they go to a file of their own: a message has less than 2 GiB.
 MOST_WITHIN = 1 << 30
@@ -29,25 +26,13 @@ ALIGNMENT = 4096
 GRAPH, INITIALIZER, RAW_DATA = 7, 5, 9
 
 
-class Weight(NamedTuple):
-    """Numbers that a file holds, and what makes them."""
-
-    shape: Shape
-    dtype: DType
-    fetch: Callable[[], Array]
-
-    @property
-    def nbytes(self) -> int:
-        """Of the numbers in the file."""
-        return prod(self.shape) * self.dtype.itemsize
-
-    def data(self) -> memoryview:
-        """Their bytes, in C order."""
-        array = np.asarray(self.fetch().astype(self.dtype, copy=False), order="C")
-        return array.reshape(-1).view(np.uint8).data
+def _data(weight: LazyArray) -> memoryview:
+    """The bytes of the numbers in the file's dtype, in C order."""
+    array = np.asarray(weight.fetch().astype(weight.dtype, copy=False), order="C")
+    return array.reshape(-1).view(np.uint8).data
 
 
-def check(model: onnx.ModelProto, weights: Mapping[str, Weight]) -> None:
+def check(model: onnx.ModelProto, weights: Mapping[str, LazyArray]) -> None:
     """onnx.checker's errors of the model, with full inference of shapes. The weights stand as inputs there."""
     checked = onnx.ModelProto()
     checked.CopyFrom(model)
@@ -57,7 +42,7 @@ def check(model: onnx.ModelProto, weights: Mapping[str, Weight]) -> None:
     onnx.checker.check_model(checked, full_check=True)
 
 
-def write(path: str | os.PathLike[str], model: onnx.ModelProto, weights: Mapping[str, Weight]) -> None:
+def write(path: str | os.PathLike[str], model: onnx.ModelProto, weights: Mapping[str, LazyArray]) -> None:
     """The whole new file, or the old one; the file of weights, "net.onnx.data", comes first where there is one."""
     if sum(weight.nbytes for weight in weights.values()) > MOST_WITHIN:
         _write_beside(f"{os.fspath(path)}.data", model, weights)
@@ -71,10 +56,10 @@ def write(path: str | os.PathLike[str], model: onnx.ModelProto, weights: Mapping
         write_all(file, model.SerializeToString() + _field(GRAPH, whole) + graph)
         for (name, weight), size in zip(weights.items(), sizes, strict=True):
             write_all(file, _field(INITIALIZER, size) + headers[name] + _field(RAW_DATA, weight.nbytes))
-            write_all(file, weight.data())
+            write_all(file, _data(weight))
 
 
-def _header(name: str, weight: Weight) -> bytes:
+def _header(name: str, weight: LazyArray) -> bytes:
     """A tensor's message without its numbers."""
     return bytes(TensorProto(name=name, data_type=tensor_type(weight.dtype), dims=weight.shape).SerializeToString())
 
@@ -88,12 +73,12 @@ def _field(number: int, length: int) -> bytes:
     return bytes([*made, length])
 
 
-def _write_beside(path: str, model: onnx.ModelProto, weights: Mapping[str, Weight]) -> None:
+def _write_beside(path: str, model: onnx.ModelProto, weights: Mapping[str, LazyArray]) -> None:
     """The weights in a file of their own, and in the model where they are."""
     with replacing(path) as file:
         for name, weight in weights.items():
             start = _aligned(file)
-            write_all(file, weight.data())
+            write_all(file, _data(weight))
             tensor = model.graph.initializer.add(name=name, data_type=tensor_type(weight.dtype), dims=weight.shape)
             tensor.data_location = TensorProto.EXTERNAL
             entries = {"location": os.path.basename(path), "offset": start, "length": weight.nbytes}

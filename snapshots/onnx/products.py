@@ -12,8 +12,8 @@ from singa_lite.common.errors import SnapshotError
 from singa_lite.kernels.interface.window import Window
 from singa_lite.snapshots.onnx.calls import Table, TracedCall
 from singa_lite.snapshots.onnx.elements import reduced
-from singa_lite.snapshots.onnx.file import Weight
 from singa_lite.snapshots.onnx.writer import Value, Writer
+from singa_lite.snapshots.tree import LazyArray
 from singa_lite.tensor import to_numpy
 
 TABLE = Table()
@@ -81,7 +81,7 @@ def _dequantize(w: Writer, a: TracedCall, index: int, format: str) -> None:
     """Have the file hold an input's numbers in the place of its quantised blocks."""
     blocks = a.tensor(index)
     shape = blocks.shape[0], columns_of("export", blocks, format)
-    w.weights[a.inputs[index]] = Weight(
+    w.weights[a.inputs[index]] = LazyArray(
         shape, w.dtype_of(a.dtype), lambda: to_numpy(autograd.dequantize(blocks, format=format, dtype=a.dtype))
     )
 

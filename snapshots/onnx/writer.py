@@ -13,9 +13,9 @@ from onnx import helper, numpy_helper
 from singa_lite.common.array_types import DType
 from singa_lite.common.checks import is_bfloat16
 from singa_lite.common.errors import SnapshotError
-from singa_lite.snapshots.onnx.file import Weight
 from singa_lite.snapshots.onnx.trace import Extent, Place, Trace, extent, place_of
 from singa_lite.snapshots.onnx.types import tensor_type
+from singa_lite.snapshots.tree import LazyArray
 from singa_lite.tensor import Shape, Tensor, to_numpy
 
 #: The name of a value of the graph.
@@ -33,7 +33,7 @@ class Writer:
         self.opset, self.traces, self.dtype = opset, traces, dtype
         self.sizes = [trace.sizes for trace in traces]
         self.nodes: list[onnx.NodeProto] = []
-        self.weights: dict[str, Weight] = {}
+        self.weights: dict[str, LazyArray] = {}
         self.constants: dict[str, onnx.TensorProto] = {}
         self.layer = ""
         #: {value that a Reshape made: the shapes before in each trace}
@@ -82,7 +82,7 @@ class Writer:
             )
         name = self.unique(name or f"{self.layer}/constant".lstrip("/"))
         self._initializers[block] = name, whole
-        self.weights[name] = Weight(whole.shape, self.dtype_of(whole.dtype), partial(to_numpy, whole))
+        self.weights[name] = LazyArray(whole.shape, self.dtype_of(whole.dtype), partial(to_numpy, whole))
         return name, whole
 
     def _part(self, value: Value, whole: Tensor, tensors: Sequence[Tensor]) -> Value:

@@ -56,7 +56,7 @@ def is_taping() -> bool:
 
 
 def is_traced() -> bool:
-    """Whether somebody looks at each operation: its result is then made by as few of them as there can be."""
+    """Whether operations are traced: a layer then does its work in as few of them as it can."""
     return applying.get() is not None
 
 
