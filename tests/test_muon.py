@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from singa_lite import FeedForwardNet, layers, loss, optimizer, tensor
+from skips import library
 
 SHAPES = [(5, 3), (3, 7), (6, 6), (4, 3, 2, 5), (300, 520)]
 A, B, C = 3.4445, -4.775, 2.0315
@@ -47,7 +48,7 @@ def test_ten_steps_are_those_of_the_formula(shape, nesterov, adjust):
 def test_ten_steps_are_those_of_torch(shape, monkeypatch):
     """A matrix lies the other way round there. With its cast to bfloat16 taken out only rounding is left; with it an
     element of a step, at most 1.2 times the scale, is off by some of bfloat16's units of 2**-8."""
-    torch = pytest.importorskip("torch")
+    torch = library("torch")
     rng = np.random.default_rng(2)
     start = rng.standard_normal(shape).astype(np.float32)
     gradients = rng.standard_normal((10, *shape)).astype(np.float32)

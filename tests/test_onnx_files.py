@@ -10,8 +10,9 @@ import pytest
 
 from onnx_runs import run
 from singa_lite import models
+from skips import library
 
-onnx = pytest.importorskip("onnx", reason="needs the package onnx, which reads the files")
+onnx = library("onnx")
 OCR = "rapidocr-onnxruntime"
 #: package, end of the file's name, input, sample shape
 FILES = [
@@ -27,7 +28,7 @@ def path_of(package: str, ending: str) -> Path:
     try:
         found = metadata.files(package) or []
     except metadata.PackageNotFoundError:
-        pytest.skip(f"needs the package {package}, which has the file")
+        pytest.skip(f"wants the package {package}, which has the file, pip install {package}")
     return next(Path(str(file.locate())) for file in found if str(file).endswith(ending))
 
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from singa_lite import FeedForwardNet, tensor
+from skips import library
 
-onnxruntime = pytest.importorskip("onnxruntime", reason="needs the package onnxruntime, to run what was exported")
+onnxruntime = library("onnxruntime")
 
 
 def run(path: Path, batch: Mapping[str, np.ndarray]) -> list[np.ndarray]:

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pytest
 
 from every_row import over_rows
 from onnx_runs import run
 from singa_lite import models
 from singa_lite.layers.onnx.nodes import OPERATORS
+from skips import library
 
-onnx = pytest.importorskip("onnx", reason="needs the package onnx, which reads the files")
+onnx = library("onnx")
 RNG = np.random.default_rng(2)
 
 

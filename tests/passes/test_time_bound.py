@@ -18,8 +18,9 @@ from singa_lite.compiler.recompute.budget import estimated_slowdown, total_secon
 from singa_lite.compiler.recompute.live_bytes_model import pairs_of
 from singa_lite.compiler.recompute.repeats import Repeater
 from singa_lite.compiler.recompute.time_bound import least_repeat_seconds
+from skips import library
 
-pytest.importorskip("scipy", reason="the bound of the time is found by SciPy")
+library("scipy")
 ROWS = 16
 
 

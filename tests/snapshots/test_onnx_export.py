@@ -11,8 +11,9 @@ import pytest
 from onnx_runs import check, run
 from singa_lite import FeedForwardNet, autograd, layers, models, snapshots
 from singa_lite.errors import SnapshotError
+from skips import library
 
-onnx = pytest.importorskip("onnx", reason="needs the package onnx, which writes the files")
+onnx = library("onnx")
 RNG = np.random.default_rng(3)
 
 
@@ -79,7 +80,7 @@ def test_a_dtype_of_all_floats(dtype: str, tmp_path: Path) -> None:
 
 def test_bfloat16_is_written(tmp_path: Path) -> None:
     """ONNX Runtime has no kernels for it on a processor; the checker infers all shapes."""
-    bfloat16 = pytest.importorskip("ml_dtypes", reason="needs ml_dtypes, NumPy's bfloat16").bfloat16
+    bfloat16 = library("ml_dtypes").bfloat16
     path = tmp_path / "net.onnx"
     net = tagger()
     net.export(path, dtype=bfloat16)
@@ -206,7 +207,7 @@ def test_parts_and_constants_of_own_layers(tmp_path: Path) -> None:
 
 
 def test_nets_in_bfloat16_and_with_adapters(tmp_path: Path) -> None:
-    pytest.importorskip("ml_dtypes", reason="needs ml_dtypes, NumPy's bfloat16")
+    library("ml_dtypes")
     net, path = tagger(), tmp_path / "net.onnx"
     net.loss = "softmax_cross_entropy"
     net.compile("sgd", parameter_dtype="bfloat16")

@@ -13,8 +13,9 @@ import singa_lite
 from onnx_runs import run
 from singa_lite import FeedForwardNet, layers, models, optimizer
 from singa_lite.errors import SnapshotError
+from skips import library
 
-onnx = pytest.importorskip("onnx", reason="needs the package onnx, which reads the files")
+onnx = library("onnx")
 RNG = np.random.default_rng(5)
 IDS = RNG.integers(0, 20, (3, 6))
 
