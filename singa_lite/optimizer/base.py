@@ -25,7 +25,7 @@ from singa_lite.optimizer.rules import Rule, Rules, checked_rule
 from singa_lite.optimizer.state_tensors import are_abstract, move, zeros
 from singa_lite.optimizer.stepping import LearningRate as LearningRate
 from singa_lite.optimizer.stepping import Stepping
-from singa_lite.optimizer.stored_parameters import Rounding, begin_count, own_forms, run_update, update_dtype
+from singa_lite.optimizer.stored_parameters import Rounding, begin_state, own_forms, run_update, update_dtype
 from singa_lite.tensor import Shape, Tensor
 
 #: Shape and dtype of the count of a parameter's updates.
@@ -319,7 +319,7 @@ class Optimizer(Stepping):
         specs = self.state_forms(value, name)
         if key not in self.state:
             self.state[key] = {slot: zeros(*spec, value) for slot, spec in specs.items()}
-            begin_count(self.state[key]["count"], value, name, self.rounding)
+            begin_state(self.state[key], value, name, self.rounding)
         state = self.state[key]
         if any((tensor.shape, tensor.dtype) != specs.get(slot) for slot, tensor in state.items()):
             raise ShapeError(
