@@ -184,11 +184,8 @@ IN_NETS = ("plain", "momentum", "momentum, decay", "dampening", "Nesterov", "Ada
 
 
 def _net_rows() -> list[Any]:
-    """(rule, how parameters are stored, what is done within). Decay of a group is off by 0.7 of a last place: it seems
-    to go by the value without what rounding left over.
-    """
-    off = {("momentum, decay", "compensated", within) for within in ("group", "clipped group")}
-    found = [row for row in product(IN_NETS, STORED, WITHIN) if row not in off]
+    """(rule, how parameters are stored, what is done within)."""
+    found = product(IN_NETS, STORED, WITHIN)
     return [row if row[0] in BY_FORMULA else pytest.param(*row, marks=pytest.mark.peer) for row in found]
 
 

@@ -17,7 +17,7 @@ from singa_lite.common.option_version import StateTable
 from singa_lite.device import Device, device_of
 from singa_lite.graph.graph import Graph, Phase
 from singa_lite.kernels.interface.update import Hyper
-from singa_lite.optimizer import state_dtype
+from singa_lite.optimizer import state_dtype, stored_parameters
 from singa_lite.optimizer.gradient_accumulation import GradientAccumulation
 from singa_lite.optimizer.operands import called, check_operands
 from singa_lite.optimizer.regularizer import Constraint, Regularizer
@@ -25,7 +25,6 @@ from singa_lite.optimizer.rules import Rule, Rules, checked_rule
 from singa_lite.optimizer.state_tensors import are_abstract, move, zeros
 from singa_lite.optimizer.stepping import LearningRate as LearningRate
 from singa_lite.optimizer.stepping import Stepping
-from singa_lite.optimizer.stored_parameters import Rounding, begin_count, own_forms, run_update, update_dtype
 from singa_lite.tensor import Shape, Tensor
 
 #: Shape and dtype of the count of a parameter's updates.
@@ -85,7 +84,7 @@ class Optimizer(Stepping):
         self.slots = self.kernel_slots
         self.state: dict[str | Tensor, dict[str, Tensor]] = StateTable()
         self.state_dtype: str | None = None
-        self.rounding = Rounding()
+        self.rounding = stored_parameters.Rounding()
         self.gathering = GradientAccumulation()
         general = checked_rule(type(self).__name__, "*", regularizer=regularizer, constraint=constraint)
         self._rules = Rules(general)
@@ -201,6 +200,10 @@ class Optimizer(Stepping):
         """The slot of state that gradients of several batches can be added to, one by one; "" where there is none."""
         return ""
 
+    def begin_sum(self, name: str, value: Tensor) -> None:
+        """Make `slot_of_sums` ready for the gradients of a group. TypeError as of `move`."""
+        self.move(name, value)
+
     def move(self, name: str, value: Tensor) -> None:
         """Move `value` by what `slot_of_sums` holds. TypeError for an optimizer that has no such slot."""
         raise TypeError(f"{type(self).__name__}: wanted an optimizer whose state takes in sums of gradients")
@@ -261,7 +264,7 @@ class Optimizer(Stepping):
     ) -> None:
         """Do an update, or record it."""
         operands = gradient, rate, value, *(state.get(slot) for slot in self.kernel_slots)
-        run_update(device_of(value), self.kernel, operands, state, hyper)
+        stored_parameters.run_update(device_of(value), self.kernel, operands, state, hyper)
 
     def described_settings(self) -> dict[str, object]:
         """What its updates go by, beside the gradient."""
@@ -290,25 +293,21 @@ class Optimizer(Stepping):
     def _tables(self) -> Iterable[StateTable]:
         return (each for each in (self.state, self.gathering.sums) if isinstance(each, StateTable))
 
-    def decay_of(self, name: str) -> float:
-        """Weight decay of a parameter."""
-        return self.weight_decay * self._rules.of(name).decay_mult
-
     def zeros_like(self, value: Tensor) -> Tensor:
         """Zeros of a parameter's shape, in its gradient's dtype, which lie as it does."""
-        return zeros(value.shape, update_dtype(value), value)
+        return zeros(value.shape, stored_parameters.update_dtype(value), value)
 
     def slot_forms(self, value: Tensor, stored: str | None) -> dict[str, tuple[Shape, DType]]:
         """{slot: shape and dtype} of its own state of a parameter: by `stored`, a state_dtype, as the value, but for
         count.
         """
-        form = state_dtype.form(stored, value.shape, update_dtype(value))
+        form = state_dtype.form(stored, value.shape, stored_parameters.update_dtype(value))
         return dict.fromkeys(self.slots, form) | {"count": COUNT}
 
     def state_forms(self, value: Tensor, name: str | None = None) -> dict[str, tuple[Shape, DType]]:
         """{slot: shape and dtype} of all state of a parameter. name: as of `update`, by default its own."""
         own = self.member_of(name, value)
-        return own.slot_forms(value, self.state_dtype) | own_forms(value, self.rounding)
+        return own.slot_forms(value, self.state_dtype) | stored_parameters.own_forms(value, self.rounding)
 
     def state_for(self, name: str | None, value: Tensor) -> dict[str, Tensor]:
         """The state of a parameter, {slot: Tensor} on value's device; made of zeros if there is none yet.
@@ -319,7 +318,7 @@ class Optimizer(Stepping):
         specs = self.state_forms(value, name)
         if key not in self.state:
             self.state[key] = {slot: zeros(*spec, value) for slot, spec in specs.items()}
-            begin_count(self.state[key]["count"], value, name, self.rounding)
+            stored_parameters.begin_count(self.state[key]["count"], value, name, self.rounding)
         state = self.state[key]
         if any((tensor.shape, tensor.dtype) != specs.get(slot) for slot, tensor in state.items()):
             raise ShapeError(
