@@ -142,6 +142,12 @@ def two(shard=None, sync=False, bucket_bytes=1000):
         ({}, {"order": "dependencies"}, ValueError, "order"),
         ({}, {"offload": "host", "memory_budget": "1 GiB"}, ValueError, "offload"),
         ({"shard": "state"}, {"state_dtype": "bfloat16"}, ValueError, "state_dtype"),
+        (
+            {"shard": "state"},
+            {"parameter_dtype": "bfloat16"},
+            ValueError,
+            "parameter_dtype='bfloat16': wanted whole",
+        ),
         ({"shard": "state"}, {"constraint": regularizer.NormConstraint(1.0)}, ValueError, "constraints"),
         ({"sync": True}, {"precision": "bfloat16"}, ValueError, "precision"),
         (
