@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from singa_lite import FeedForwardNet, layers, loss, optimizer, parallel
+from singa_lite.kernels.interface import SIGNATURES
 
 #: Samples of each rank's part, of four at most.
 PARTS = (5, 3, 8, 2)
@@ -251,6 +252,16 @@ def sharded_adam(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
     return found | {"state": np.array(sum(s.nbytes for state in opt.state.values() for s in map(state.get, slots)))}
 
 
+def each_optimizer(ranks: Ranks, together: int = 0, **options: Any) -> dict[str, np.ndarray]:
+    """With state in parts those alone that update each element by itself."""
+    found = {}
+    for kind in (kind for kind in vars(optimizer).values() if isinstance(kind, type) and hasattr(kind, "kernel")):
+        if not options or SIGNATURES[kind.kernel].facts.by_elements:
+            made = train(mlp(), kind(), again(ranks, **options), together)
+            found |= {f"{kind.__name__} {name}": value for name, value in made.items()}
+    return found
+
+
 #: Ways of updating that come behind the last gradient, or not at each step.
 LATE: tuple[dict[str, Any], ...] = (
     {"clip_global_norm": 0.1},
@@ -343,6 +354,8 @@ def again(ranks: Ranks, **options: Any) -> Ranks:
 
 CASES: dict[str, Callable[..., dict[str, np.ndarray]]] = {
     **{name: partial(plain, name) for name in PLAIN},
+    "each_optimizer": each_optimizer,
+    "each_optimizer_in_parts": partial(each_optimizer, **SHARDED),
     "thawed_whole": thawed,
     "thawed_in_parts": partial(thawed, **SHARDED),
     **{

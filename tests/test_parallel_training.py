@@ -11,6 +11,8 @@ from rank_programs import found_by
 
 #: Cases, and how far results may lie from one process's: float32's rounding, which Adam's quotients magnify.
 OF_PARTS = ("images", "statistics", "dropped", "bytes_sent", "stored_once", *rank_cases.STORED)
+#: Adam's quotients of small gradients are no more alike than these.
+OF_PARTS += ("each_optimizer", "each_optimizer_in_parts")
 AS_ONE = {name: 3e-6 for name in rank_cases.CASES if name not in OF_PARTS}
 AS_ONE |= {
     "adam": 2e-5,
@@ -68,6 +70,7 @@ EQUAL = [
     ("recorded", "sharded"),
     ("recorded", "sharded_eager"),
     ("adam", "sharded_adam"),
+    ("each_optimizer_in_parts", "each_optimizer"),
     ("stored_stochastic", "stored_eager"),
     ("thawed_whole", "thawed_in_parts"),
 ]
