@@ -58,6 +58,7 @@ def test_an_option_that_differs_is_named(told):
         ("clip_global_norm None", "1.0"),
         ("accumulate None", "2"),
         ("check_every of parallel.mpi 100", "3"),
+        ("rounding ['stochastic', 3]", "['stochastic', 4]"),
     ]
     for messages in told["other_settings"]:
         for (first, second), message in zip(wanted, messages.split("\n"), strict=True):

@@ -17,7 +17,7 @@ from singa_lite.common.option_version import StateTable
 from singa_lite.device import Device, device_of
 from singa_lite.graph.graph import Graph, Phase
 from singa_lite.kernels.interface.update import Hyper
-from singa_lite.optimizer import state_dtype, stored_parameters
+from singa_lite.optimizer import state_dtype
 from singa_lite.optimizer.gradient_accumulation import GradientAccumulation
 from singa_lite.optimizer.operands import called, check_operands
 from singa_lite.optimizer.regularizer import Constraint, Regularizer
@@ -25,6 +25,7 @@ from singa_lite.optimizer.rules import Rule, Rules, checked_rule
 from singa_lite.optimizer.state_tensors import are_abstract, move, zeros
 from singa_lite.optimizer.stepping import LearningRate as LearningRate
 from singa_lite.optimizer.stepping import Stepping
+from singa_lite.optimizer.stored_parameters import Rounding, begin_count, own_forms, run_update, update_dtype
 from singa_lite.tensor import Shape, Tensor
 
 #: Shape and dtype of the count of a parameter's updates.
@@ -83,7 +84,7 @@ class Optimizer(Stepping):
         self.settings: dict[str, Any] = {}
         self.slots = self.kernel_slots
         self.state: dict[str | Tensor, dict[str, Tensor]] = StateTable()
-        self.rounding = stored_parameters.Rounding()
+        self.rounding = Rounding()
         self.gathering = GradientAccumulation()
         general = checked_rule(type(self).__name__, "*", regularizer=regularizer, constraint=constraint)
         self._rules = Rules(general)
@@ -263,7 +264,7 @@ class Optimizer(Stepping):
     ) -> None:
         """Do an update, or record it."""
         operands = gradient, rate, value, *(state.get(slot) for slot in self.kernel_slots)
-        stored_parameters.run_update(device_of(value), self.kernel, operands, state, hyper)
+        run_update(device_of(value), self.kernel, operands, state, hyper)
 
     def described_settings(self) -> dict[str, object]:
         """What its updates go by, beside the gradient."""
@@ -294,19 +295,19 @@ class Optimizer(Stepping):
 
     def zeros_like(self, value: Tensor) -> Tensor:
         """Zeros of a parameter's shape, in its gradient's dtype, which lie as it does."""
-        return zeros(value.shape, stored_parameters.update_dtype(value), value)
+        return zeros(value.shape, update_dtype(value), value)
 
     def slot_forms(self, value: Tensor, stored: str | None) -> dict[str, tuple[Shape, DType]]:
         """{slot: shape and dtype} of its own state of a parameter: by `stored`, a state_dtype, as the value, but for
         count.
         """
-        form = state_dtype.form(stored, value.shape, stored_parameters.update_dtype(value))
+        form = state_dtype.form(stored, value.shape, update_dtype(value))
         return dict.fromkeys(self.slots, form) | {"count": COUNT}
 
     def state_forms(self, value: Tensor, name: str | None = None) -> dict[str, tuple[Shape, DType]]:
         """{slot: shape and dtype} of all state of a parameter. name: as of `update`, by default its own."""
         own = self.member_of(name, value)
-        return own.slot_forms(value, self.state_dtype) | stored_parameters.own_forms(value, self.rounding)
+        return own.slot_forms(value, self.state_dtype) | own_forms(value, self.rounding)
 
     def state_for(self, name: str | None, value: Tensor) -> dict[str, Tensor]:
         """The state of a parameter, {slot: Tensor} on value's device; made of zeros if there is none yet.
@@ -317,7 +318,7 @@ class Optimizer(Stepping):
         specs = self.state_forms(value, name)
         if key not in self.state:
             self.state[key] = {slot: zeros(*spec, value) for slot, spec in specs.items()}
-            stored_parameters.begin_count(self.state[key]["count"], value, name, self.rounding)
+            begin_count(self.state[key]["count"], value, name, self.rounding)
         state = self.state[key]
         if any((tensor.shape, tensor.dtype) != specs.get(slot) for slot, tensor in state.items()):
             raise ShapeError(
