@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from singa_lite import FeedForwardNet, layers, loss, optimizer, parallel
+from singa_lite.kernels.interface import SIGNATURES
 
 #: Samples of each rank's part, of four at most.
 PARTS = (5, 3, 8, 2)
@@ -35,6 +36,7 @@ def part(ranks: Ranks, together: int, parts: tuple[int, ...] = PARTS) -> slice:
 
 def values(net: FeedForwardNet) -> dict[str, np.ndarray]:
     found = {name: np.array(value) for name, value in zip(net.param_names(), net.param_values(), strict=True)}
+    found = {name: value.astype("f") if value.dtype.kind == "V" else value for name, value in found.items()}
     return found | {name: np.array(value) for name, value in net.states().items()}
 
 
@@ -58,11 +60,17 @@ def classes(*shape: int) -> Draw:
 
 
 def steps(
-    net: FeedForwardNet, ranks: Ranks, together: int, draw: Draw, parts: tuple[int, ...] = PARTS, seed: int = 7
+    net: FeedForwardNet,
+    ranks: Ranks,
+    together: int,
+    draw: Draw,
+    parts: tuple[int, ...] = PARTS,
+    seed: int = 7,
+    count: int = STEPS,
 ) -> dict[str, np.ndarray]:
     """Some steps of this rank's parts, of unequal sizes."""
     random, mine = np.random.default_rng(seed), part(ranks, together, parts)
-    for _ in range(STEPS):
+    for _ in range(count):
         x, y, *weights = draw(random, sum(parts[: size_of(ranks, together)]))
         own = {name: each[mine] for name, each in y.items()} if isinstance(y, dict) else y[mine]
         net.train_one_batch(x[mine], own, **({"sample_weight": weights[0][mine]} if weights else {}))
@@ -95,6 +103,13 @@ def adamw() -> optimizer.AdamW:
 IDLE: dict[str, Any] = {"parts": (5, 0, 8, 2)}
 GROUPED: dict[str, Any] = {"clip_global_norm": 0.1, "accumulate": 2, "micro_batches": 2}
 SHARDED: dict[str, Any] = {"shard": "state"}
+#: How parameters in bfloat16 are rounded, and when they are updated.
+STORED: dict[str, dict[str, Any]] = {
+    "stored_stochastic": {},
+    "stored_eager": {"graph": False},
+    "stored_clipped": {"rounding": "compensated", **GROUPED},
+    "stored_compensated": {"rounding": "compensated"},
+}
 #: {case: (its optimizer, options of `parallel.mpi`, options of `train`)}, all of the perceptron.
 PLAIN: dict[str, tuple[Callable[[], optimizer.Optimizer], dict[str, Any], dict[str, Any]]] = {
     "recorded": (sgd, {}, {}),
@@ -107,6 +122,7 @@ PLAIN: dict[str, tuple[Callable[[], optimizer.Optimizer], dict[str, Any], dict[s
     "scaled": (sgd, {}, {"loss_scale": 256.0, "clip_global_norm": 1.0}),
     "idle": (sgd, {}, IDLE),
     "frozen": (sgd, {}, {"freeze": "b"}),
+    **{name: (sgd, {}, {"parameter_dtype": "bfloat16", **options}) for name, options in STORED.items()},
     "sharded": (sgd, SHARDED, {}),
     "sharded_eager": (sgd, SHARDED, {"graph": False}),
     "sharded_clipped": (sgd, SHARDED, GROUPED),
@@ -121,6 +137,13 @@ def plain(name: str, ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
     net = mlp()
     found = train(net, make(), again(ranks, **options), together, **compiled)
     return found | ({"norm": np.array(net.gradient_norm)} if "clip_global_norm" in compiled else {})
+
+
+def stored_once(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
+    """The first step of parameters that are rounded by chance."""
+    net = mlp()
+    net.compile(sgd(), parallel=again(ranks), parameter_dtype="bfloat16")
+    return steps(net, ranks, together, classes(20), count=1)
 
 
 def two_outputs(criteria: dict[str, Any]) -> FeedForwardNet:
@@ -229,6 +252,16 @@ def sharded_adam(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
     return found | {"state": np.array(sum(s.nbytes for state in opt.state.values() for s in map(state.get, slots)))}
 
 
+def each_optimizer(ranks: Ranks, together: int = 0, **options: Any) -> dict[str, np.ndarray]:
+    """With state in parts those alone that update each element by itself."""
+    found = {}
+    for kind in (kind for kind in vars(optimizer).values() if isinstance(kind, type) and hasattr(kind, "kernel")):
+        if not options or SIGNATURES[kind.kernel].facts.by_elements:
+            made = train(mlp(), kind(), again(ranks, **options), together)
+            found |= {f"{kind.__name__} {name}": value for name, value in made.items()}
+    return found
+
+
 #: Ways of updating that come behind the last gradient, or not at each step.
 LATE: tuple[dict[str, Any], ...] = (
     {"clip_global_norm": 0.1},
@@ -321,12 +354,14 @@ def again(ranks: Ranks, **options: Any) -> Ranks:
 
 CASES: dict[str, Callable[..., dict[str, np.ndarray]]] = {
     **{name: partial(plain, name) for name in PLAIN},
+    "each_optimizer": each_optimizer,
+    "each_optimizer_in_parts": partial(each_optimizer, **SHARDED),
     "thawed_whole": thawed,
     "thawed_in_parts": partial(thawed, **SHARDED),
     **{
         case.__name__: case
         for case in (
-            *(idle_targets, ignored, weighted, images, statistics, synced, dropped, tiles, norms),
+            *(stored_once, idle_targets, ignored, weighted, images, statistics, synced, dropped, tiles, norms),
             *(bytes_sent, sharded_strips, sharded_cut_rows, sharded_adam, sharded_few),
         )
     },

@@ -76,7 +76,10 @@ def other_settings(ranks: Ranks) -> str:
         own = parallel.mpi(timeout=30, **(made if is_other else {}))
         net.compile(optimizer.SGD(lr if is_other else 0.2), parallel=own, **(options if is_other else {}))
         found.append(told(lambda net=net: net.train_one_batch(*batch())))
-    return "\n".join(found)
+    net = mlp()
+    net.seed = 3 + ranks.rank % 2
+    compiled(parallel.mpi(timeout=30), net, parameter_dtype="bfloat16")
+    return "\n".join([*found, told(lambda: net.train_one_batch(*batch()))])
 
 
 def refused_batch(ranks: Ranks) -> str:

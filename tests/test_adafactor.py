@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import skips
-from singa_lite import FeedForwardNet, device, layers, optimizer, parallel, regularizer, tensor
-from singa_lite.training.compile_checks import check_ranks
+from singa_lite import FeedForwardNet, device, layers, optimizer, regularizer, tensor
 
 SHAPES = [(), (7,), (5, 3), (300, 70), (3, 20000), (4, 3, 5), (4, 3, 2, 5)]
 OPTIONS: list[dict[str, Any]] = [
@@ -152,5 +151,3 @@ def test_what_it_cannot_do_is_refused():
     for kept in ("int8", "bfloat16"):
         with pytest.raises(ValueError, match="Adafactor state_dtype"):
             net(state_dtype=kept)
-    with pytest.raises(ValueError, match="shard='state', received Adafactor"):
-        check_ranks(parallel.mpi(shard="state"), None, optimizer.Adafactor(), None)

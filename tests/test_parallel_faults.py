@@ -58,6 +58,7 @@ def test_an_option_that_differs_is_named(told):
         ("clip_global_norm None", "1.0"),
         ("accumulate None", "2"),
         ("check_every of parallel.mpi 100", "3"),
+        ("rounding ['stochastic', 3]", "['stochastic', 4]"),
     ]
     for messages in told["other_settings"]:
         for (first, second), message in zip(wanted, messages.split("\n"), strict=True):
@@ -142,6 +143,12 @@ def two(shard=None, sync=False, bucket_bytes=1000):
         ({}, {"order": "dependencies"}, ValueError, "order"),
         ({}, {"offload": "host", "memory_budget": "1 GiB"}, ValueError, "offload"),
         ({"shard": "state"}, {"state_dtype": "bfloat16"}, ValueError, "state_dtype"),
+        (
+            {"shard": "state"},
+            {"parameter_dtype": "bfloat16"},
+            ValueError,
+            "parameter_dtype='bfloat16': wanted whole",
+        ),
         ({"shard": "state"}, {"constraint": regularizer.NormConstraint(1.0)}, ValueError, "constraints"),
         ({"sync": True}, {"precision": "bfloat16"}, ValueError, "precision"),
         (

@@ -14,6 +14,7 @@ import skips
 from kernel_sets import sets_of_a_chain
 from misuse import Row, assert_all_refused, row
 from singa_lite import FeedForwardNet, autograd, device, layers, optimizer, tensor
+from singa_lite.errors import DeviceError
 from singa_lite.graph.budget_error import BudgetError
 from singa_lite.kernels.kernel_set import KernelSet
 from singa_lite.testing.kernel_call import run
@@ -150,25 +151,26 @@ def train(make: Callable[..., FeedForwardNet], net: FeedForwardNet, first: int =
 
 @SETS
 @BY_ROUNDING
-def test_ten_thousand_tiny_updates_do_not_stand_still(kernels, rounding):
-    """Each is a fiftieth of half of the last place, which rounding to nearest drops; the float32 sum is 0.3906."""
-    value, g = np.ones((19, 53), BFLOAT16), np.full((19, 53), -1.0, "f")
+def test_ten_thousand_tiny_updates_have_the_mean_of_exact_ones(kernels, rounding):
+    """They differ, and are a fiftieth of half of the last place in the mean, which rounding to nearest drops."""
+    value, g, last, steps = np.ones((19, 53), BFLOAT16), np.empty((19, 53), "f"), 2.0**-7, 10_000
     error = np.zeros(value.shape, np.int8) if rounding == "compensated" else None
     count = np.array(0) if rounding == "compensated" else count_of(0)
     hyper = optimizer.SGD.hyper(momentum=0.0, dampening=0.0, nesterov=False, weight_decay=0.0, lr_mult=1.0)
-    settings = {"hyper": hyper, "first": 0}
-    rate, steps = np.array(2.0**-7 / 200), 10_000
+    settings, rate, total = {"hyper": hyper, "first": 0}, np.array(last / 200), np.zeros(g.shape)
     scratch = np.empty(kernels.scratch_bytes("sgd:bfloat16", (g, rate, value, None, count, error), settings), "u1")
     launch = kernels.prepare("sgd:bfloat16", (g, rate, value, None, count, error), scratch, settings)
+    rng = np.random.default_rng(8)
     for _ in range(steps):
+        np.subtract(2 * rng.standard_normal(g.shape, "f"), 1, out=g)
         launch()
-    moved, wanted = value.astype(float) - 1, steps * float(rate)
-    if rounding == "compensated":  # a step is 1.28 in 256ths of the last place, and 1 or 2 are added
-        np.testing.assert_allclose(moved, wanted, rtol=0.25)
-        assert moved.min() == moved.max() > 0.25
-    else:  # a step of chance has at most the variance rate * last place
-        np.testing.assert_allclose(moved.mean(), wanted, atol=5 * np.sqrt(wanted * 2.0**-7 / moved.size))
-    assert np.all(np.float32(1) + np.float32(rate) == np.float32(1 + rate)) and count.ravel()[0] == steps
+        total += g
+    left = 0 if error is None else error * last / 256
+    off = value.astype(float) + left - (1 - float(rate) * total)
+    # of a step: that of rounding to 256ths, or of chance at most the last place times the step's size, sqrt(5) * rate
+    variance = (last / 256) ** 2 / 12 if rounding == "compensated" else last * np.sqrt(5) * float(rate)
+    assert total.mean() * float(rate) < -0.38 and count.ravel()[0] == steps
+    assert abs(off.mean()) < 5 * np.sqrt(steps * variance / off.size)
 
 
 @pytest.mark.parametrize("make", [net_of, conv_net, text_net], ids=["dense", "convolution", "text"])
@@ -328,6 +330,19 @@ REFUSED: list[Row] = [
 
 def test_what_cannot_be_stored_so_is_refused():
     assert_all_refused(REFUSED)
+
+
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_a_move_to_a_gpu_is_refused_and_changes_nothing(is_compiled):
+    before = device.abstract()
+    net = FeedForwardNet("mean_squared_error", device=before, **({} if is_compiled else STORED))
+    net.add(layers.Dense("d", 3, input_sample_shape=(2,)))
+    if is_compiled:
+        net.compile("adam", **STORED)
+    with pytest.raises(DeviceError, match=r"to_device.*parameter_dtype='bfloat16': wanted a net on a CPU.*cuda"):
+        net.to_device(device.abstract("cuda"))
+    assert net.device is before and all(value.device is before for value in net.param_values())
+    net.to_device(device.new_cpu())
 
 
 def test_a_net_in_float64_is_refused():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import cache, partial
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -11,9 +12,10 @@ import pytest
 
 import skips
 from nets import bits, state_of
-from singa_lite import FeedForwardNet, layers, loss, optimizer, tensor
+from singa_lite import FeedForwardNet, layers, loss, optimizer, parallel, tensor
 from singa_lite.optimizer.stepping import Rounding
 from singa_lite.tensor import from_numpy, to_numpy
+from singa_lite.training.compile_checks import check_ranks
 
 Array = np.ndarray[Any, Any]
 #: The value of a parameter after one more update, of its value and gradient.
@@ -89,8 +91,12 @@ RULES = {
     "AdamW amsgrad": rule(optimizer.AdamW, 0.01, pytorch("AdamW", **DECAY, **LARGEST), **DECAY, **LARGEST),
     "Lion": rule(optimizer.Lion, 0.01, lion(0.5, 0.8, 0.2), **BETAS, **DECAY),
 }
-#: Optimizers that a test of their own compares with PyTorch's.
-ELSEWHERE = {"Adafactor", "Muon"}
+#: Optimizers that a test of their own compares with PyTorch's. They take a gradient whole.
+ELSEWHERE = {"Adafactor": optimizer.Adafactor, "Muon": optimizer.Muon}
+EVERY: dict[str, Callable[[], optimizer.Optimizer]] = {
+    **{name: partial(made.make, made.rate) for name, made in RULES.items()},
+    **ELSEWHERE,
+}
 #: Rules whose reference needs no PyTorch.
 BY_FORMULA = ("Lion",)
 
@@ -105,7 +111,7 @@ EACH = pytest.mark.parametrize("name", rows(RULES))
 def test_no_optimizer_is_missing():
     kinds = {kind for kind in vars(optimizer).values() if isinstance(kind, type)}
     wanted = {kind for kind in kinds if issubclass(kind, optimizer.Optimizer)} - {optimizer.Optimizer}
-    assert {type(made.make(made.rate)).__name__ for made in RULES.values()} | ELSEWHERE >= {k.__name__ for k in wanted}
+    assert {type(make()).__name__ for make in EVERY.values()} == {kind.__name__ for kind in wanted}
 
 
 @EACH
@@ -195,11 +201,8 @@ IN_NETS = ("plain", "momentum", "momentum, decay", "dampening", "Nesterov", "Ada
 
 
 def _net_rows() -> list[Any]:
-    """(rule, how parameters are stored, what is done within). Decay of a group is off by 0.7 of a last place: it seems
-    to go by the value without what rounding left over.
-    """
-    off = {("momentum, decay", "compensated", within) for within in ("group", "clipped group")}
-    found = [row for row in product(IN_NETS, STORED, WITHIN) if row not in off]
+    """(rule, how parameters are stored, what is done within)."""
+    found = product(IN_NETS, STORED, WITHIN)
     return [row if row[0] in BY_FORMULA else pytest.param(*row, marks=pytest.mark.peer) for row in found]
 
 
@@ -233,6 +236,69 @@ def test_steps_of_a_net_are_those_of_the_reference(name, stored, within):
             np.testing.assert_allclose(value, wanted[parameter], rtol=near if value.ndim > 1 else 0, atol=1e-5)
     assert scaled >= 3 if clip == LIMIT else scaled == 0
     assert net.optimizer.step == 6 and state_of(net) == state_of(eager)
+
+
+# ---- the same bits in every way
+
+
+def chain(name: str, **options: Any) -> FeedForwardNet:
+    """A gradient that most optimizers take by tiles, and activations that a budget has done again."""
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), seed=2)
+    net.add(layers.Dense("a", 17_000, input_sample_shape=(64,)))
+    for number in range(5):
+        net.add(layers.Activation(f"tanh{number}", "tanh"))
+    net.add(layers.Dense("b", 3))
+    net.compile(EVERY[name](), **options)
+    return net
+
+
+def trained(net: FeedForwardNet, steps: Iterable[int] = range(4)) -> FeedForwardNet:
+    for step in steps:
+        rng = np.random.default_rng(step)
+        net.train_one_batch(rng.standard_normal((40, 64), dtype=np.float32), rng.integers(0, 3, 40))
+    return net
+
+
+@cache
+def planned(name: str) -> tuple[dict[str, Any], int]:
+    """What a net has behind recorded steps, and the bytes that these took."""
+    net = trained(chain(name))
+    return state_of(net), net.memory_plan.total_bytes
+
+
+def unplanned(name: str, folder: Any) -> FeedForwardNet:
+    return trained(chain(name, graph=False))
+
+
+def budgeted(name: str, folder: Any) -> FeedForwardNet:
+    most = planned(name)[1] - 3_000_000
+    net = trained(chain(name, memory_budget=most))
+    assert net.memory_plan.total_bytes <= most
+    return net
+
+
+def resumed(name: str, folder: Any) -> FeedForwardNet:
+    trained(chain(name), range(2)).save(folder / "net.npz")
+    net = chain(name)
+    net.load(folder / "net.npz")
+    return trained(net, range(2, 4))
+
+
+@pytest.mark.parametrize("train", [unplanned, budgeted, resumed])
+@pytest.mark.parametrize("name", EVERY)
+def test_steps_have_equal_bits_in_every_way(tmp_path, name, train):
+    assert state_of(train(name, tmp_path)) == planned(name)[0]
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_state_is_in_parts_unless_gradients_are_taken_whole(name):
+    """`test_parallel_training.py` trains with such state."""
+    ranks, made = parallel.mpi(shard="state"), EVERY[name]()
+    if name not in ELSEWHERE:
+        check_ranks(ranks, None, made, None)
+        return
+    with pytest.raises(ValueError, match=f"updates each element by itself beside shard='state', received {name}"):
+        check_ranks(ranks, None, made, None)
 
 
 @pytest.mark.parametrize("rounding", ["stochastic", "compensated"])

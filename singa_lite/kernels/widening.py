@@ -45,7 +45,8 @@ _TIMES_SHARED = 4
 #: Kernels that take bfloat16 as it is: one that moves numbers of any type, those that store values or add them up, and
 #: those that draw numbers in float32, a block at a time.
 _AS_IT_IS = frozenset(
-    {"copy", "round_by_chance", "split_error", "add_error", "adafactor", "uniform", "normal", "truncated_normal"}
+    {"copy", "round_by_chance", "split_error", "add_error", "add_stored"}
+    | {"adafactor", "uniform", "normal", "truncated_normal"}
 )
 #: Those that round to another type, once, without being widened.
 _CASTS = frozenset({"cast"})

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from singa_lite.common.checks import names
 from singa_lite.common.errors import GraphError
 from singa_lite.device import Device
+from singa_lite.layer import stored_parameters
 from singa_lite.layer.layer import Layer, Node
 from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.layer.topology import Source
@@ -180,4 +181,7 @@ def _check(net: TrainedNet, to: Device) -> None:
         to.check_bytes("to_device")
     if net.trainer.ranks is not None:
         net.trainer.ranks.ranks.check_device("to_device", to)
-    check_device(net.trainer.steps.how, to, "to_device")
+    how = net.trainer.steps.how
+    check_device(how, to, "to_device")
+    stored_as = how.parameter_dtype or net.parameter_dtype
+    stored_parameters.check("to_device beside parameter_dtype", stored_as, net.dtype, to)

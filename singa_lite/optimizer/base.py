@@ -54,7 +54,7 @@ class Optimizer(Stepping):
 
     schedule: may be exchanged at any time, also by its other name `lr`. step: how many steps have begun (`Stepping`).
     state: {parameter's name, or the parameter itself where it has none: {slot: Tensor}}; made at a parameter's first
-    update. state_dtype: what `keep_state_as` was given last. gathering: what `compile(accumulate=)` has added up.
+    update. gathering: what `compile(accumulate=)` has added up.
 
     >>> optimizer.SGD(lr=0.1).register("*/bias", lr_mult=2.0)  # twice the rate for all biases
     """
@@ -84,7 +84,6 @@ class Optimizer(Stepping):
         self.settings: dict[str, Any] = {}
         self.slots = self.kernel_slots
         self.state: dict[str | Tensor, dict[str, Tensor]] = StateTable()
-        self.state_dtype: str | None = None
         self.rounding = Rounding()
         self.gathering = GradientAccumulation()
         general = checked_rule(type(self).__name__, "*", regularizer=regularizer, constraint=constraint)
@@ -201,6 +200,10 @@ class Optimizer(Stepping):
         """The slot of state that gradients of several batches can be added to, one by one; "" where there is none."""
         return ""
 
+    def begin_sum(self, name: str, value: Tensor) -> None:
+        """Make `slot_of_sums` ready for the gradients of a group. TypeError as of `move`."""
+        self.move(name, value)
+
     def move(self, name: str, value: Tensor) -> None:
         """Move `value` by what `slot_of_sums` holds. TypeError for an optimizer that has no such slot."""
         raise TypeError(f"{type(self).__name__}: wanted an optimizer whose state takes in sums of gradients")
@@ -289,10 +292,6 @@ class Optimizer(Stepping):
 
     def _tables(self) -> Iterable[StateTable]:
         return (each for each in (self.state, self.gathering.sums) if isinstance(each, StateTable))
-
-    def decay_of(self, name: str) -> float:
-        """Weight decay of a parameter."""
-        return self.weight_decay * self._rules.of(name).decay_mult
 
     def zeros_like(self, value: Tensor) -> Tensor:
         """Zeros of a parameter's shape, in its gradient's dtype, which lie as it does."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -12,7 +11,6 @@ from singa_lite.common.option_version import StateTable
 from singa_lite.compiler.report.plan_rows import SUM
 from singa_lite.device import Device, device_of
 from singa_lite.graph.graph import Phase
-from singa_lite.optimizer.rules import Rule
 from singa_lite.tensor import Tensor
 
 
@@ -51,12 +49,6 @@ WHOLE = AccumulationSlot(1, True, True)
 class Updating(Protocol):
     """What adding up needs of an optimizer."""
 
-    state_dtype: str | None
-    settings: dict[str, float]
-
-    @property
-    def rules(self) -> Sequence[Rule]: ...
-
     @property
     def slot_of_sums(self) -> str: ...
 
@@ -64,9 +56,9 @@ class Updating(Protocol):
 
     def zeros_like(self, value: Tensor) -> Tensor: ...
 
-    def decay_of(self, name: str) -> float: ...
-
     def update(self, name: str | None, value: Tensor, gradient: Tensor) -> None: ...
+
+    def begin_sum(self, name: str, value: Tensor) -> None: ...
 
     def move(self, name: str, value: Tensor) -> None: ...
 
@@ -128,7 +120,10 @@ class GradientAccumulation:
         with device.scope(Phase.UPDATE):
             total = self.total(optimizer, name, value)
             if part.begins:
-                self._begin(optimizer, name, value, total)
+                if self.slot(optimizer):
+                    optimizer.begin_sum(name, value)
+                else:
+                    device.run("fill", total, value=0.0)
             elif part.weighed is not None and part.weighed.before is not None:
                 device.run("scale_by", part.weighed.before, total)
             device.run("add_scaled", gradient, total, alpha=1.0)
@@ -156,18 +151,6 @@ class GradientAccumulation:
             device = device_of(part.weighed.total)
             with device.scope(Phase.UPDATE):
                 device.run("copy", part.weighed.total, self.sums[COUNTED])
-
-    def _begin(self, optimizer: Updating, name: str, value: Tensor, total: Tensor) -> None:
-        device = device_of(value)
-        if not self.slot(optimizer):
-            device.run("fill", total, value=0.0)
-            return
-        momentum: Tensor = device.empty((), np.dtype(np.float64))
-        device.run("fill", momentum, value=optimizer.settings["momentum"])
-        device.run("scale_by", momentum, total)
-        decay = optimizer.decay_of(name)
-        if decay:
-            device.run("add_scaled", value, total, alpha=decay)
 
     def apply(self, optimizer: Updating, name: str, value: Tensor, total: Tensor) -> None:
         """Update a parameter by its group's mean."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Unpack
 
+import numpy as np
+
 from singa_lite.common.checks import flag, fraction, share
 from singa_lite.device import device_of
 from singa_lite.graph.graph import Phase
 from singa_lite.kernels.interface.update import SgdHyper
 from singa_lite.optimizer.base import LearningRate, Optimizer, Parts
-from singa_lite.optimizer.stored_parameters import run_update
+from singa_lite.optimizer.stored_parameters import add_value, run_update
 from singa_lite.tensor import Tensor
 
 
@@ -65,6 +67,16 @@ class SGD(Optimizer):
         apart = self.settings["nesterov"] or self.settings["dampening"] or self.state_dtype is not None
         apart = apart or any(rule.regularizer is not None or rule.constraint is not None for rule in self.rules)
         return "velocity" if self.settings["momentum"] and not apart else ""
+
+    def begin_sum(self, name: str, value: Tensor) -> None:
+        """velocity = momentum * velocity + decay * value."""
+        state, device = self.state_for(name, value), device_of(value)
+        momentum: Tensor = device.empty((), np.dtype(np.float64))
+        device.run("fill", momentum, value=self.settings["momentum"])
+        device.run("scale_by", momentum, state["velocity"])
+        decay = self.weight_decay * self._rules.of(name).decay_mult
+        if decay:
+            add_value(value, state, state["velocity"], decay)
 
     def move(self, name: str, value: Tensor) -> None:
         """value -= lr * velocity, which holds the whole step."""

@@ -8,10 +8,10 @@ import numpy as np
 
 from singa_lite.common.array_types import DType
 from singa_lite.kernels.interface.state_format import BFLOAT16, BLOCKED, LEAST_ELEMENTS, blocked_shape
-from singa_lite.optimizer.stepping import Stepping
+from singa_lite.optimizer.stepping import STATE_DTYPES, Stepping
 from singa_lite.tensor import Shape
 
-NAMES = ("bfloat16", "int8")
+NAMES = STATE_DTYPES
 
 
 def form(state_dtype: str | None, shape: Shape, dtype: DType) -> tuple[Shape, DType]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from singa_lite.common.array_types import Array, DType
 from singa_lite.common.checks import is_bfloat16
-from singa_lite.device import Device
+from singa_lite.device import Device, device_of
 from singa_lite.kernels.interface import stored_update
 from singa_lite.kernels.interface.update import Hyper
 from singa_lite.optimizer.stepping import Rounding as Rounding
@@ -92,3 +92,12 @@ def run_update(
         device.run(stored_update(kernel), *operands, state.get(ERROR), hyper=hyper, first=0)
     else:
         device.run(kernel, *operands, hyper=hyper)
+
+
+def add_value(value: Tensor, state: Mapping[str, Tensor], total: Tensor, alpha: float) -> None:
+    """total += alpha * the value, with what rounding left over."""
+    device, error = device_of(value), state.get(ERROR)
+    if error is None:
+        device.run("add_scaled", value, total, alpha=alpha)
+    else:
+        device.run("add_stored", value, error, total, alpha=alpha)

@@ -56,6 +56,7 @@ _CHECKS: Mapping[str, Callable[[Any], object]] = {
     "metric": metrics_of,
     "on_nan": lambda value: checked_on_nan("net.on_nan", value),
     "verbose": _checked_verbose,
+    "seed": lambda value: integer("net.seed", value, 0, 2**64 - 1),
 }
 
 

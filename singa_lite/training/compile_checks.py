@@ -78,8 +78,9 @@ def check_stored(settings: Settings, optimizer: Optimizer, layers: LayerGraph) -
     stored_parameters.check(optimizer, settings.rounding_of(layers.seed))
     where, name = "compile parameter_dtype", settings.parameter_dtype
     stored.check(where, name, layers.dtype, layers.device)
-    if name == "bfloat16" and settings.parallel is not None and settings.parallel.size > 1:
-        raise ValueError(f"{where}={name!r}: wanted a net that one process trains, received {settings.parallel.size}")
+    ranks = settings.parallel
+    if name == "bfloat16" and ranks is not None and ranks.size > 1 and ranks.shard is not None:
+        raise ValueError(f"{where}={name!r}: wanted whole state on each process, received shard={ranks.shard!r}")
 
 
 def data_parallel_step(

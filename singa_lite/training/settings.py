@@ -109,7 +109,8 @@ class Settings:
         """Returns how updates round parameters that are stored in bfloat16. seed: of the net."""
         if self.parameter_dtype != "bfloat16":
             return Rounding()
-        return Rounding(self.rounding or ROUNDINGS[0], seed)
+        name = self.rounding or ROUNDINGS[0]
+        return Rounding(name, seed if name == "stochastic" else 0)
 
     @property
     def is_narrow(self) -> bool:

@@ -220,6 +220,7 @@ class Trainer(Unique):
         """Returns, as text, all that ranks which train a net together are to have alike."""
         compiled = {name: described(self.compiled_as.get(name)) for name in ALIKE}
         ranks = {f"{name} of parallel.mpi": described(getattr(self.parallel, name, None)) for name in OF_RANKS}
+        compiled["rounding"] = described(getattr(self.optimizer, "rounding", None))
         return {"optimizer": type(self.optimizer).__name__} | self.described_settings() | compiled | ranks
 
     def required_optimizer(self, caller: str) -> Optimizer:

@@ -33,6 +33,10 @@ def build_add_error(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Mad
     return [*stored(rng, big), garbage(shape(big), dtype)], {}
 
 
+def build_add_stored(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+    return [*stored(rng, big), rng.normal(size=shape(big)).astype(dtype)], {"alpha": -0.75}
+
+
 def stored(rng: np.random.Generator, big: bool) -> tuple[np.ndarray, np.ndarray]:
     """Values, and what was left over."""
     x = rng.uniform(1.1, 1.9, shape(big)) * np.exp2(rng.integers(-3, 4, shape(big)))
@@ -56,5 +60,11 @@ CASES: dict[str, Case] = {
     "round_by_chance": Case(build_round_by_chance),
     "split_error": Case(build_split_error),
     "add_error": Case(build_add_error),
+    "add_stored": Case(build_add_stored),
 }
-FORMULAS = {"round_by_chance": lambda x, start: x, "split_error": split, "add_error": wide}
+FORMULAS = {
+    "round_by_chance": lambda x, start: x,
+    "split_error": split,
+    "add_error": wide,
+    "add_stored": lambda value, error, y, alpha: y + alpha * wide(value, error),
+}

@@ -7,7 +7,7 @@ stored beside it (Zamirai and others, "Revisiting BFloat16 Training", arXiv 2010
 
 from __future__ import annotations
 
-from singa_lite.kernels.interface.signature import Read, Write, kernel
+from singa_lite.kernels.interface.signature import Facts, Read, Update, Write, kernel
 
 
 @kernel()
@@ -32,3 +32,8 @@ def split_error(x: Read, value: Write, error: Write) -> None:
 @kernel()
 def add_error(value: Read, error: Read, y: Write) -> None:
     """y = value + error as `split_error` gave them, in float32, exactly."""
+
+
+@kernel(Facts(by_elements=True))
+def add_stored(value: Read, error: Read, y: Update, *, alpha: float) -> None:
+    """y += alpha * x, with x as of `add_error`. Equal shapes; y: float32."""

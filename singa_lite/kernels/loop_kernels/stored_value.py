@@ -25,6 +25,11 @@ def _add_error(call: Call, routine: Routine) -> None:
     routine.run("add_error", value, error, y, _size(y, value, error))
 
 
+def _add_stored(call: Call, routine: Routine) -> None:
+    value, error, y = call["value"], call["error"], call["y"]
+    routine.run("add_stored", value, error, y, _size(y, value, error), call.number("alpha"))
+
+
 def _size(wide: TensorSpec, value: TensorSpec, *error: TensorSpec) -> int:
     want(wide.dtype == FLOAT and is_narrow(value) and all(one.dtype == np.int8 for one in error), "types of a value")
     want(lie_alike(wide, value, *error), "operands that lie alike")
@@ -36,4 +41,5 @@ KERNELS: dict[str, Builder] = {
     "round_by_chance": _round_by_chance,
     "split_error": _split_error,
     "add_error": _add_error,
+    "add_stored": _add_stored,
 }

@@ -5,7 +5,7 @@ State of updates is uint16, values are ml_dtypes' bfloat16.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -114,6 +114,20 @@ def split_error(x: Array, value: Array, error: Array, *, scratch: Bytes) -> None
 @scratch(lambda value, error, y: bytes_for(*_words(y)))
 def add_error(value: Array, error: Array, y: Array, *, scratch: Bytes) -> None:
     """The same the other way."""
+    for wide, target in _with_error(value, error, y, scratch):
+        np.copyto(target, wide)
+
+
+@scratch(lambda value, error, y, alpha: bytes_for(*_words(y)))
+def add_stored(value: Array, error: Array, y: Array, *, alpha: float, scratch: Bytes) -> None:
+    """The same, times a number."""
+    for wide, target in _with_error(value, error, y, scratch):
+        np.multiply(wide, np.float32(alpha), out=wide)
+        np.add(target, wide, out=target)
+
+
+def _with_error(value: Array, error: Array, y: Array, scratch: Bytes) -> Iterator[tuple[Array, Array]]:
+    """Blocks of the value with its error, in float32, and of y."""
     *words, _ = carve(scratch, *_words(y))
     for piece, left, target in blocks(value.view(np.uint16), error, y):
         bits, below = (shaped(word, piece.shape).view(np.int32) for word in words)
@@ -122,7 +136,7 @@ def add_error(value: Array, error: Array, y: Array, *, scratch: Bytes) -> None:
         np.copyto(below, left)
         np.left_shift(below, 8, out=below)
         np.add(bits, below, out=bits)
-        np.copyto(target, bits.view(np.float32))
+        yield bits.view(np.float32), target
 
 
 def _words(x: Shaped) -> list[BufferSpec]:

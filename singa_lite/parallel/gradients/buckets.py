@@ -21,6 +21,7 @@ from singa_lite.common.strides import laid_out
 from singa_lite.device import Device, device_of
 from singa_lite.graph.graph import Phase
 from singa_lite.kernels.collective import CollectiveKind
+from singa_lite.optimizer.stored_parameters import update_dtype
 from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.parallel.gradients.ownership import Bucket, Member, Ownership
 from singa_lite.tensor import Tensor
@@ -46,17 +47,18 @@ class PackedMemory:
         self._used = 0
         self.packed: list[Packed] = []
 
-    def fits(self, value: Tensor) -> bool:
-        """For one more gradient, of this parameter."""
-        return value.dtype == self._memory.dtype and self._used + value.size() <= self._memory.size()
+    def fits(self, gradient: Tensor) -> bool:
+        """For one more gradient."""
+        return gradient.dtype == self._memory.dtype and self._used + gradient.size() <= self._memory.size()
 
     def add(self, name: str, value: Tensor, gradient: Tensor, start: int | None = None) -> None:
         """Copy a gradient in, to lie as its parameter does. start: its place, in elements; None:
         behind all others.
         """
         start = self._used if start is None else start
-        strides = laid_out(value.shape, value.memory_order(), value.dtype.itemsize)
-        place = self._memory.view(value.shape, strides, start * value.dtype.itemsize)
+        item = self._memory.dtype.itemsize
+        strides = laid_out(value.shape, value.memory_order(), item)
+        place = self._memory.view(value.shape, strides, start * item)
         place.layout = value.layout
         self._device.run("copy", gradient, place)
         self._used = max(self._used, start + value.size())
@@ -86,26 +88,27 @@ class Buckets:
         self._device = device_of(turn)
         self._take = take
         self._bucket: PackedMemory | None = None
-        self._left = sum(value.nbytes for value in parameters if value.nbytes < ranks.bucket_bytes)
+        sizes = [value.size() * update_dtype(value).itemsize for value in parameters]
+        self._left = sum(nbytes for nbytes in sizes if nbytes < ranks.bucket_bytes)
 
     def take(self, name: str, value: Tensor, gradient: Tensor) -> None:
         """A gradient of this rank's part of the batch, whose memory is gone when the next one is asked for."""
         with self._device.scope(Phase.GRADIENT):
-            if value.nbytes >= self._ranks.bucket_bytes:
+            if gradient.nbytes >= self._ranks.bucket_bytes:
                 self._sum_alone(name, value, _without_gaps(gradient, value))
                 return
             self._pack(name, value, gradient)
 
     def _pack(self, name: str, value: Tensor, gradient: Tensor) -> None:
         bucket = self._bucket
-        if bucket is not None and not bucket.fits(value):
+        if bucket is not None and not bucket.fits(gradient):
             self.end()
             bucket = None
         if bucket is None:
-            capacity = max(min(self._ranks.bucket_bytes, self._left), value.nbytes) // value.dtype.itemsize
-            bucket = self._bucket = PackedMemory(self._device, capacity, value.dtype)
+            nbytes = max(min(self._ranks.bucket_bytes, self._left), gradient.nbytes)
+            bucket = self._bucket = PackedMemory(self._device, nbytes // gradient.dtype.itemsize, gradient.dtype)
         bucket.add(name, value, gradient)
-        self._left -= value.nbytes
+        self._left -= gradient.nbytes
 
     def end(self) -> None:
         """Sum what waits, and hand it on."""
@@ -143,7 +146,7 @@ def _without_gaps(gradient: Tensor, value: Tensor) -> Tensor:
     if gradient.block.nbytes == gradient.nbytes and gradient.memory_order() == value.memory_order():
         return gradient
     device = device_of(gradient)
-    made: Tensor = device.empty(value.shape, value.dtype, value.memory_order())
+    made: Tensor = device.empty(value.shape, gradient.dtype, value.memory_order())
     device.run("copy", gradient, made)
     return made
 

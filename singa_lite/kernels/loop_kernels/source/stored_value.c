@@ -27,9 +27,20 @@ void split_error(const float *x, void *value, int8_t *error, int64_t size) {
     }
 }
 
+static inline float with_error(uint16_t value, int8_t error) {
+    return number_of(((uint32_t)value << 16) + ((uint32_t)(int32_t)error << 8));
+}
+
 void add_error(const void *value, const int8_t *error, float *y, int64_t size) {
     const uint16_t *from = value;
 #pragma omp parallel for simd schedule(static) if (parallel : size > SMALL)
     for (int64_t i = 0; i < size; i++)
-        y[i] = number_of(((uint32_t)from[i] << 16) + ((uint32_t)(int32_t)error[i] << 8));
+        y[i] = with_error(from[i], error[i]);
+}
+
+void add_stored(const void *value, const int8_t *error, float *y, int64_t size, float alpha) {
+    const uint16_t *from = value;
+#pragma omp parallel for simd schedule(static) if (parallel : size > SMALL)
+    for (int64_t i = 0; i < size; i++)
+        y[i] += alpha * with_error(from[i], error[i]);
 }

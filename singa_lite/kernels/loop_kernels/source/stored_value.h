@@ -12,4 +12,6 @@ void split_error(const float *x, void *value, int8_t *error, int64_t size);
 
 void add_error(const void *value, const int8_t *error, float *y, int64_t size);
 
+void add_stored(const void *value, const int8_t *error, float *y, int64_t size, float alpha);
+
 #endif
