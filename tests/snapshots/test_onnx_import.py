@@ -218,3 +218,24 @@ def test_external_data_is_read(tmp_path: Path) -> None:
     (tmp_path / "good.onnx").write_bytes(external("data", 8, 16).SerializeToString())
     net = models.from_onnx(tmp_path / "good.onnx")
     np.testing.assert_array_equal(net.predict(np.zeros((2, 4), "f4")), [[2, 3, 4, 5]] * 2)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float16", 2e-3), ("bfloat16", 2e-2), ("float64", 1e-6)])
+@pytest.mark.parametrize("name", ["digits", "residual", "transformer"])
+def test_other_floats_come_in_as_float32(name: str, dtype: str, tolerance: float, tmp_path: Path) -> None:
+    """Weights, inputs and what is cast; to a few roundings of the file's dtype (2**-11, 2**-8) of the largest value.
+
+    ONNX Runtime lacks most operators in bfloat16, and some in float64: there it runs the net's file in float32.
+    """
+    make, batch = CASES[name]
+    net, path = make(), tmp_path / "net.onnx"
+    net.export(path, dtype=dtype, opset=22)  # the first with convolutions in bfloat16
+    (given,) = net.input_shapes()
+    again = models.from_onnx(path, shapes={given: batch.shape[1:]})
+    assert {value.dtype for value in again.parameters().values()} == {np.dtype("float32")}
+    if dtype != "float16":
+        net.export(path)
+    elif batch.dtype.kind == "f":
+        batch = batch.astype(dtype)
+    (right,) = run(path, {given: batch})
+    np.testing.assert_allclose(again.predict(batch), right, rtol=0, atol=tolerance * np.abs(right).max())
