@@ -9,14 +9,46 @@ import numpy as np
 
 from singa_lite import autograd
 from singa_lite.common.array_types import Array
-from singa_lite.layers.onnx.table import ARRAYS, TENSORS, OnnxNode, Value, both, over, tensor_of
+from singa_lite.layers.onnx.table import ARRAYS, TENSORS, Function, OnnxNode, Value, both, over, tensor_of
 from singa_lite.tensor import Tensor
 
 #: Operations that have another name than the operator in small letters.
 _NAMES = {
     **{"Sub": "subtract", "Mul": "multiply", "Div": "divide", "Max": "maximum", "Min": "minimum", "Sum": "add"},
-    **{"LessOrEqual": "less_equal", "GreaterOrEqual": "greater_equal", "And": "multiply", "Or": "maximum"},
+    **{
+        "LessOrEqual": "less_equal",
+        "GreaterOrEqual": "greater_equal",
+        "And": "multiply",
+        "Or": "maximum",
+        "Pow": "power",
+    },
 }
+
+
+#: Expressions, of tensors and of arrays.
+_BOTH: dict[str, Function] = {
+    "Identity": lambda node, x: x,
+    "Dropout": lambda node, x, *_: x,
+    "Neg": lambda node, x: -x,
+    "Reciprocal": lambda node, x: 1 / x,
+    "Not": lambda node, x: over(x).equal(x, False),
+}
+TENSORS.update(_BOTH)
+ARRAYS.update(_BOTH)
+TENSORS.update(
+    {
+        "Gelu": lambda node, x: autograd.gelu_tanh(x) if node.get("approximate") == "tanh" else autograd.gelu(x),
+        "LeakyRelu": lambda node, x: autograd.leaky_relu(x, node.get("alpha", 0.01)),
+        "Elu": lambda node, x: autograd.elu(x, node.get("alpha", 1.0)),
+        "PRelu": lambda node, x, slope: autograd.prelu(x, tensor_of(slope, x)),
+        "HardSigmoid": lambda node, x: _hard_sigmoid(x, node.get("alpha", 0.2), node.get("beta", 0.5)),
+        "HardSwish": lambda node, x: autograd.multiply(x, _hard_sigmoid(x, 1 / 6, 0.5)),
+    }
+)
+
+
+def _hard_sigmoid(x: Tensor, alpha: float, beta: float) -> Tensor:
+    return autograd.clip(autograd.scale(x, alpha, beta), 0.0, 1.0)
 
 
 @ARRAYS.enters("Abs", "Exp", "Log", "Sqrt", "Floor", "Ceil")
@@ -25,27 +57,7 @@ def _of_one(node: OnnxNode, x: Value) -> Value:
     return getattr(over(x), node.operator.lower())(x)
 
 
-@both("Identity", "Dropout")
-def _same(node: OnnxNode, x: Value, *_: Value) -> Value:
-    return x
-
-
-@both("Neg")
-def _negative(node: OnnxNode, x: Value) -> Value:
-    return -x
-
-
-@both("Reciprocal")
-def _reciprocal(node: OnnxNode, x: Value) -> Value:
-    return 1 / x
-
-
-@both("Not")
-def _not(node: OnnxNode, x: Value) -> Value:
-    return over(x).equal(x, False)
-
-
-@ARRAYS.enters("Mod")
+@ARRAYS.enters("Mod", "Pow")
 @both("Add", "Sub", "Mul", "Div", "Max", "Min", "Sum", "And", "Or")
 @both("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual")
 def _of_several(node: OnnxNode, *given: Value) -> Value:
@@ -77,12 +89,6 @@ def _where(node: OnnxNode, *given: Array) -> Array:
 def _choose(node: OnnxNode, condition: Value, a: Value, b: Value) -> Tensor:
     a = a if over(a, b) is autograd else tensor_of(a, condition)
     return autograd.where(condition, _term(a, b), _term(b, a))
-
-
-@ARRAYS.enters("Pow")
-def _powers(node: OnnxNode, x: Array, exponent: Array) -> Array:
-    node.common_shape(x, exponent)
-    return np.power(x, exponent)
 
 
 @TENSORS.enters("Pow")
@@ -125,37 +131,6 @@ def _erf(node: OnnxNode, z: Tensor) -> Tensor:
     divisor = autograd.where(is_small, 1.0, u)
     series = autograd.multiply(autograd.scale(z, 2 / sqrt(pi)), autograd.scale(autograd.square(z), -1 / 3, 1.0))
     return autograd.where(is_small, series, autograd.scale(autograd.divide(autograd.gelu(u), divisor), 2.0, -1.0))
-
-
-@TENSORS.enters("Gelu")
-def _gelu(node: OnnxNode, x: Tensor) -> Tensor:
-    return autograd.gelu_tanh(x) if node.get("approximate") == "tanh" else autograd.gelu(x)
-
-
-@TENSORS.enters("LeakyRelu")
-def _leaky_relu(node: OnnxNode, x: Tensor) -> Tensor:
-    return autograd.leaky_relu(x, node.get("alpha", 0.01))
-
-
-@TENSORS.enters("Elu")
-def _elu(node: OnnxNode, x: Tensor) -> Tensor:
-    return autograd.elu(x, node.get("alpha", 1.0))
-
-
-@TENSORS.enters("PRelu")
-def _prelu(node: OnnxNode, x: Tensor, slope: Value) -> Tensor:
-    """max(x, 0) + slope * min(x, 0)."""
-    return autograd.add(autograd.relu(x), autograd.multiply(autograd.clip(x, high=0.0), slope))
-
-
-@TENSORS.enters("HardSigmoid")
-def _hard_sigmoid(node: OnnxNode, x: Tensor) -> Tensor:
-    return autograd.clip(autograd.scale(x, node.get("alpha", 0.2), node.get("beta", 0.5)), 0.0, 1.0)
-
-
-@TENSORS.enters("HardSwish")
-def _hard_swish(node: OnnxNode, x: Tensor) -> Tensor:
-    return autograd.multiply(x, autograd.clip(autograd.scale(x, 1 / 6, 0.5), 0.0, 1.0))
 
 
 @TENSORS.enters("Clip")

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from singa_lite import autograd
+from singa_lite.autograd.ops.windows import as_image, window
+from singa_lite.kernels.interface.window import Window
+from singa_lite.layers._windows import as_images, as_samples, padded
 from singa_lite.layers.onnx.table import TENSORS, OnnxNode, Value, tensor_of, tensors_of
 from singa_lite.tensor import Tensor
 
@@ -34,62 +39,48 @@ def _gemm(node: OnnxNode, a: Tensor, b: Value, c: Value = None) -> Tensor:
 # ---- windows
 
 
-def _window(node: OnnxNode, x: Tensor, kernel: list[int], ceil: bool = False) -> dict[str, Any]:
-    """Kernel, stride, pad and dilation of an image's two axes; a row of one axis is an image of height 1."""
-    axes = len(kernel)
+def _window(node: OnnxNode, x: Tensor, kernel: Sequence[int]) -> Window:
+    """The window over an image; a row of one axis is an image of height 1."""
+    axes, auto = len(kernel), node.get("auto_pad", "NOTSET")
     if axes > 2:
         raise node.wants("one or two axes", axes)
-    stride, dilation = node.get("strides") or [1] * axes, node.get("dilations") or [1] * axes
-    spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
-    auto, pads = node.get("auto_pad", "NOTSET"), list(node.get("pads") or [0] * 2 * axes)
-    if auto in ("SAME_UPPER", "SAME_LOWER"):
-        whole = [max(0, (-(-n // s) - 1) * s + k - n) for n, s, k in zip(x.shape[2:], stride, spans, strict=True)]
-        less, more = [n // 2 for n in whole], [n - n // 2 for n in whole]
-        pads = less + more if auto == "SAME_UPPER" else more + less
-    if ceil:
-        for at, (n, step, span) in enumerate(zip(x.shape[2:], stride, spans, strict=True)):
-            rest = (n + pads[at] + pads[axes + at] - span) % step
-            pads[axes + at] += step - rest if rest else 0
-    if axes == 1:
-        kernel, stride, dilation, pads = [1, *kernel], [1, *stride], [1, *dilation], [0, pads[0], 0, pads[1]]
-    top, left, bottom, right = pads
-    return {"kernel": kernel, "stride": stride, "dilation": dilation, "pad": (top, bottom, left, right)}
-
-
-def _as_image(x: Tensor) -> Tensor:
-    return autograd.reshape(x, (*x.shape[:2], 1, x.shape[2])) if x.ndim == 3 else x
-
-
-def _as_before(y: Tensor, x: Tensor) -> Tensor:
-    return autograd.reshape(y, (*y.shape[:2], y.shape[3])) if x.ndim == 3 else y
+    given = node.get("pads") or [0] * 2 * axes
+    pads = [one for axis in range(axes) for one in given[axis::axes]]
+    made = window(node.operator, kernel, node.get("strides") or 1, pads, node.get("dilations") or 1, axes)
+    if auto.startswith("SAME"):  # which leaves the larger half of an odd number behind, or before
+        made = padded(made, "same", x.shape[2:])
+        top, bottom, left, right = made.pad
+        return made if auto == "SAME_UPPER" else replace(made, pad=(bottom, top, right, left))
+    if not node.get("ceil_mode"):
+        return made
+    extents = zip(as_image(x.shape[2:]), made.pad_before, made.pad_behind, made.span, made.stride, strict=True)
+    rows, columns = (-(n + before + behind - span) % step for n, before, behind, span, step in extents)
+    top, bottom, left, right = made.pad
+    return replace(made, pad=(top, bottom + rows, left, right + columns))
 
 
 @TENSORS.enters("Conv", "ConvTranspose")
 def _conv(node: OnnxNode, x: Tensor, weight: Value, bias: Value = None) -> Tensor:
     weight, bias = tensors_of((weight, bias), x)
-    window = _window(node, x, list(weight.shape[2:]))
-    del window["kernel"]
-    given = _as_image(x), _as_image(weight), bias
+    found = _window(node, x, weight.shape[2:])
+    given = as_images(x), as_images(weight), bias, found.stride, found.pad, found.dilation, node.get("group", 1)
     if node.operator == "Conv":
-        return _as_before(autograd.conv2d(*given, **window, groups=node.get("group", 1)), x)
+        return as_samples(autograd.conv2d(*given), x)
     if node.get("auto_pad", "NOTSET") != "NOTSET" or node.get("output_shape"):
         raise node.wants("pads", "auto_pad or output_shape")
     extra = [0, *(node.get("output_padding") or [0] * (x.ndim - 2))][-2:]
-    y = autograd.conv2d_transpose(*given, **window, groups=node.get("group", 1), output_padding=extra)
-    return _as_before(y, x)
+    return as_samples(autograd.conv2d_transpose(*given, extra), x)
 
 
 @TENSORS.enters("MaxPool", "AveragePool")
 def _pool(node: OnnxNode, x: Tensor) -> Tensor:
-    is_max = node.operator == "MaxPool"
-    ceil = bool(node.get("ceil_mode"))
-    window = _window(node, x, list(node.get("kernel_shape")), ceil and is_max)
-    if set(window.pop("dilation")) != {1} or node.outputs > 1 or (ceil and not is_max):
+    found = _window(node, x, node.get("kernel_shape"))
+    is_max, given = node.operator == "MaxPool", (as_images(x), found.kernel, found.stride, found.pad)
+    if found.dilation != (1, 1) or node.outputs > 1 or (node.get("ceil_mode") and not is_max):
         raise node.wants("one output, without dilations, averages without ceil_mode", dict(node.attributes))
     if is_max:
-        return _as_before(autograd.max_pool2d(_as_image(x), **window), x)
-    counts = bool(node.get("count_include_pad", 0))
-    return _as_before(autograd.avg_pool2d(_as_image(x), **window, count_pad=counts), x)
+        return as_samples(autograd.max_pool2d(*given), x)
+    return as_samples(autograd.avg_pool2d(*given, bool(node.get("count_include_pad"))), x)
 
 
 @TENSORS.enters("GlobalAveragePool", "GlobalMaxPool")
