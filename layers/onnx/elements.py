@@ -9,7 +9,7 @@ import numpy as np
 
 from singa_lite import autograd
 from singa_lite.common.array_types import Array
-from singa_lite.layers.onnx.table import ARRAYS, TENSORS, Function, OnnxNode, Value, both, over, tensor_of
+from singa_lite.layers.onnx.table import ARRAYS, TENSORS, Function, OnnxNode, Value, both, functions_for, tensor_of
 from singa_lite.tensor import Tensor
 
 #: Operations that have another name than the operator in small letters.
@@ -31,7 +31,7 @@ _BOTH: dict[str, Function] = {
     "Dropout": lambda node, x, *_: x,
     "Neg": lambda node, x: -x,
     "Reciprocal": lambda node, x: 1 / x,
-    "Not": lambda node, x: over(x).equal(x, False),
+    "Not": lambda node, x: functions_for(x).equal(x, False),
 }
 TENSORS.update(_BOTH)
 ARRAYS.update(_BOTH)
@@ -53,22 +53,22 @@ def _hard_sigmoid(x: Tensor, alpha: float, beta: float) -> Tensor:
 
 @ARRAYS.enters("Abs", "Exp", "Log", "Sqrt", "Floor", "Ceil")
 @TENSORS.enters("Abs", "Exp", "Log", "Sqrt", "Relu", "Sigmoid", "Tanh", "Softplus")
-def _of_one(node: OnnxNode, x: Value) -> Value:
-    return getattr(over(x), node.operator.lower())(x)
+def _unary(node: OnnxNode, x: Value) -> Value:
+    return getattr(functions_for(x), node.operator.lower())(x)
 
 
 @ARRAYS.enters("Mod", "Pow")
 @both("Add", "Sub", "Mul", "Div", "Max", "Min", "Sum", "And", "Or")
 @both("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual")
-def _of_several(node: OnnxNode, *given: Value) -> Value:
+def _pairwise(node: OnnxNode, *given: Value) -> Value:
     """Of more than two one behind the other."""
-    function = getattr(over(*given), _NAMES.get(node.operator, node.operator.lower()))
+    function = getattr(functions_for(*given), _NAMES.get(node.operator, node.operator.lower()))
     return reduce(lambda a, b: function(*_terms(node, a, b)), given)
 
 
 def _terms(node: OnnxNode, a: Value, b: Value) -> tuple[Value, Value]:
     """Both; an array of one number beside a tensor as a number, if the tensor's shape is that of the result."""
-    if over(a, b) is autograd:
+    if functions_for(a, b) is autograd:
         return _term(a, b), _term(b, a)
     node.common_shape(a, b)
     return a, b
@@ -80,14 +80,14 @@ def _term(given: Value, other: Value) -> Value:
 
 
 @ARRAYS.enters("Where")
-def _where(node: OnnxNode, *given: Array) -> Array:
+def _chosen_elements(node: OnnxNode, *given: Array) -> Array:
     node.common_shape(*given)
     return np.where(*given)
 
 
 @TENSORS.enters("Where")
-def _choose(node: OnnxNode, condition: Value, a: Value, b: Value) -> Tensor:
-    a = a if over(a, b) is autograd else tensor_of(a, condition)
+def _chosen_tensor(node: OnnxNode, condition: Value, a: Value, b: Value) -> Tensor:
+    a = a if functions_for(a, b) is autograd else tensor_of(a, condition)
     return autograd.where(condition, _term(a, b), _term(b, a))
 
 
@@ -154,4 +154,4 @@ def _reduced(node: OnnxNode, x: Value, axes: Value = None) -> Value:
     if chosen is None and node.get("noop_with_empty_axes"):
         return x
     name = node.operator.removeprefix("Reduce").lower()
-    return getattr(over(x), f"reduce_{name}")(x, chosen, bool(node.get("keepdims", 1)))
+    return getattr(functions_for(x), f"reduce_{name}")(x, chosen, bool(node.get("keepdims", 1)))

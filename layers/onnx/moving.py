@@ -8,7 +8,7 @@ import numpy as np
 
 from singa_lite import autograd
 from singa_lite.common.array_types import Array
-from singa_lite.layers.onnx.table import ARRAYS, TENSORS, OnnxNode, Value, both, over, tensor_of, tensors_of
+from singa_lite.layers.onnx.table import ARRAYS, TENSORS, OnnxNode, Value, both, functions_for, tensor_of, tensors_of
 from singa_lite.tensor import Tensor
 
 
@@ -30,12 +30,12 @@ def _flatten(node: OnnxNode, x: Tensor) -> Tensor:
 @both("Reshape")
 def _reshape(node: OnnxNode, x: Value, shape: Value = None) -> Value:
     wanted, zero = node.numbers(shape, "shape") or [], bool(node.get("allowzero"))
-    return over(x).reshape(x, [x.shape[at] if n == 0 and not zero else n for at, n in enumerate(wanted)])
+    return functions_for(x).reshape(x, [x.shape[at] if n == 0 and not zero else n for at, n in enumerate(wanted)])
 
 
 @both("Transpose")
 def _transpose(node: OnnxNode, x: Value) -> Value:
-    return over(x).transpose(x, node.get("perm"))
+    return functions_for(x).transpose(x, node.get("perm"))
 
 
 @both("Unsqueeze")
@@ -43,7 +43,7 @@ def _unsqueeze(node: OnnxNode, x: Value, axes: Value = None) -> Value:
     given = node.numbers(axes, "axes") or []
     places = {axis % (x.ndim + len(given)) for axis in given}
     rest = iter(x.shape)
-    return over(x).reshape(x, [1 if at in places else next(rest) for at in range(x.ndim + len(given))])
+    return functions_for(x).reshape(x, [1 if at in places else next(rest) for at in range(x.ndim + len(given))])
 
 
 @both("Squeeze")
@@ -52,20 +52,20 @@ def _squeeze(node: OnnxNode, x: Value, axes: Value = None) -> Value:
     chosen = [at for at, n in enumerate(x.shape) if n == 1] if given is None else [axis % x.ndim for axis in given]
     if any(x.shape[axis] != 1 for axis in chosen):
         raise node.wants(f"axes of extent 1 of {x.shape}", chosen)
-    return over(x).reshape(x, [n for at, n in enumerate(x.shape) if at not in chosen])
+    return functions_for(x).reshape(x, [n for at, n in enumerate(x.shape) if at not in chosen])
 
 
 @both("Concat")
 def _concat(node: OnnxNode, *xs: Value) -> Value:
     like = next((x for x in xs if isinstance(x, Tensor)), None)
-    return over(like).concat(xs if like is None else tensors_of(xs, like), node.get("axis") % xs[0].ndim)
+    return functions_for(like).concat(xs if like is None else tensors_of(xs, like), node.get("axis") % xs[0].ndim)
 
 
 @both("Split")
 def _split(node: OnnxNode, x: Value, sizes: Value = None) -> list[Any]:
     axis = node.get("axis", 0) % x.ndim
     given = node.numbers(sizes, "split") or [-(-x.shape[axis] // node.outputs)] * node.outputs
-    return list(over(x).split(x, axis, [int(one) for one in np.cumsum(given)[:-1]]))
+    return list(functions_for(x).split(x, axis, [int(one) for one in np.cumsum(given)[:-1]]))
 
 
 @both("Slice")
@@ -78,7 +78,7 @@ def _slice(node: OnnxNode, x: Value, *given: Value) -> Value:
     axes = axes or list(range(len(starts)))
     for axis, start, end, step in zip(axes, starts, ends, steps or [1] * len(axes), strict=True):
         parts[axis] = slice(start, None if step < 0 and end < -(1 << 30) else end, step)
-    return over(x).index(x, tuple(parts))
+    return functions_for(x).index(x, tuple(parts))
 
 
 @ARRAYS.enters("Gather")
@@ -106,7 +106,11 @@ def _expand(node: OnnxNode, x: Value, shape: Value = None) -> Value:
     """A tensor is multiplied by ones, whose derivative is the sum over the new places."""
     wanted = np.broadcast_shapes(x.shape, tuple(node.numbers(shape, "shape") or ()))
     ones = np.broadcast_to(np.ones((), x.dtype), node.sized(wanted))
-    return x if wanted == x.shape else over(x).multiply(x, ones if isinstance(x, np.ndarray) else tensor_of(ones, x))
+    return (
+        x
+        if wanted == x.shape
+        else functions_for(x).multiply(x, ones if isinstance(x, np.ndarray) else tensor_of(ones, x))
+    )
 
 
 @TENSORS.enters("Pad")

@@ -12,7 +12,7 @@ from singa_lite.common.array_types import Array
 from singa_lite.common.errors import SnapshotError
 from singa_lite.layer.layer import Layer, SampleShape
 from singa_lite.layers.onnx import elements, moving, products  # noqa: F401  their functions enter themselves
-from singa_lite.layers.onnx.table import ARRAYS, TENSORS, OnnxNode, Value, over
+from singa_lite.layers.onnx.table import ARRAYS, TENSORS, OnnxNode, Value, functions_for
 from singa_lite.tensor import Shape, Tensor
 
 
@@ -88,12 +88,12 @@ def run(nodes: Iterable[Mapping[str, Any]], values: dict[str, Value], training: 
     for one in nodes:
         node = OnnxNode(one["name"], one["operator"], one["attributes"], len(one["outputs"]), training)
         given = [values[name] if name else None for name in one["inputs"]]
-        table, what = (TENSORS, "arrays alone") if over(*given) is autograd else (ARRAYS, "tensors")
+        table, what = (TENSORS, "arrays alone") if functions_for(*given) is autograd else (ARRAYS, "tensors")
         if node.operator not in table:
             raise node.wants("others", what)
         try:
             made = table[node.operator](node, *given)
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        except (ArithmeticError, AttributeError, LookupError, StopIteration, TypeError, ValueError) as error:
             raise SnapshotError(
                 f"node {node.name!r}: wanted inputs that {node.operator} takes, received: {error}"
             ) from error

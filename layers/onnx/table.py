@@ -94,7 +94,7 @@ class _OfArrays:
 _OF_ARRAYS = _OfArrays()
 
 
-def over(*values: Value) -> Any:
+def functions_for(*values: Value) -> Any:
     """`autograd`, or for arrays alone what gives its functions over them."""
     return autograd if any(isinstance(value, Tensor) for value in values) else _OF_ARRAYS
 

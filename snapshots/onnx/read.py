@@ -54,7 +54,13 @@ _OLD_SOFTMAX = {"axis": 1, "flattens": 1}
 
 def read(path: str | os.PathLike[str], known: Collection[str]) -> Graph:
     """The graph of a file. known: operators that can be read. SnapshotError for all else, and for a damaged file."""
-    model = _model(path)
+    try:
+        return _graph(path, _model(path), known)
+    except (AttributeError, LookupError, TypeError, ValueError, onnx.checker.ValidationError) as error:
+        raise _error(path, "a valid graph", error) from None
+
+
+def _graph(path: str | os.PathLike[str], model: onnx.ModelProto, known: Collection[str]) -> Graph:
     graph = model.graph
     _check_operators(path, model, known)
     if graph.sparse_initializer or model.functions:
@@ -62,10 +68,7 @@ def read(path: str | os.PathLike[str], known: Collection[str]) -> Graph:
     folder = Path(path).parent
     arrays = {one.name: _array(path, one, folder) for one in graph.initializer}
     graph.ClearField("initializer")
-    try:
-        check(model, arrays, full=False)
-    except (onnx.checker.ValidationError, ValueError) as error:
-        raise _error(path, "a valid graph", error) from None
+    check(model, arrays, full=False)
     inputs = {one.name: _input(path, one) for one in graph.input if one.name not in arrays}
     nodes = [_node(path, one, folder) for one in graph.node]
     if _version(model) < 13:  # whose softmax is over all axes from one on

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +170,26 @@ def test_damaged_files(tmp_path: Path) -> None:
     refused(model([node("Relu", "x")], shape=("n", "t")), tmp_path, "sample shape of the input 'x'")
     refused(model([node("Reshape", "x", "s")], [array("s", np.array([1, -1]))]), tmp_path, "first axis is the batch")
     refused(model([node("MatMul", "x", "w")], [array("w", np.ones((3, 2), "f4"))]), tmp_path, "node 'matmul'")
+
+
+def test_bytes_that_were_changed_give_no_other_error(tmp_path: Path) -> None:
+    """Any byte of the graph's fields, and any length; a file that still is valid may come in."""
+    recurrent().export(tmp_path / "net.onnx")
+    whole, random = (tmp_path / "net.onnx").read_bytes(), np.random.default_rng(3)
+    for at in range(150):
+        bad = bytearray(whole)
+        for place in random.integers(0, min(len(bad), 4000), 2):
+            bad[place] = random.integers(256)
+        (tmp_path / "bad.onnx").write_bytes(bad if at % 5 else bad[: random.integers(len(bad))])
+        with suppress(SnapshotError):
+            models.from_onnx(tmp_path / "bad.onnx", shapes={"words": (6,)})
+
+
+def test_names_that_are_no_text(tmp_path: Path) -> None:
+    named = model([node("Relu", "x")]).SerializeToString().replace(b"relu", b"r\xe9lu")
+    refused(named, tmp_path, "valid graph")
+    wrong = model([node("Unsqueeze", "x", "a")], [array("a", np.array([1, 1]))])
+    refused(wrong, tmp_path, "node 'unsqueeze'")
 
 
 def array(name: str, values: np.ndarray) -> Any:
