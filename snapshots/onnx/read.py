@@ -122,6 +122,7 @@ def _input(path: object, value: onnx.ValueInfoProto) -> GraphInput:
 
 def _node(path: object, node: onnx.NodeProto, folder: Path) -> GraphNode:
     attributes = {one.name: _attribute(path, one, folder) for one in node.attribute}
+    "".join([node.name, *node.input, *node.output, *attributes])  # TypeError for bytes that are no text
     return GraphNode(node.name, node.op_type, tuple(node.input), tuple(node.output), attributes)
 
 
