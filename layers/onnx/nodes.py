@@ -11,14 +11,9 @@ from singa_lite import autograd
 from singa_lite.common.array_types import Array
 from singa_lite.common.errors import SnapshotError
 from singa_lite.layer.layer import Layer, SampleShape
-from singa_lite.layers.onnx.arrays import ARRAYS
-from singa_lite.layers.onnx.elements import ELEMENTS
-from singa_lite.layers.onnx.products import PRODUCTS
-from singa_lite.layers.onnx.table import OnnxNode, Value
+from singa_lite.layers.onnx import elements, moving, products  # noqa: F401  their functions enter themselves
+from singa_lite.layers.onnx.table import ARRAYS, TENSORS, OnnxNode, Value, functions_for
 from singa_lite.tensor import Shape, Tensor
-
-#: {operator: its function over tensors}
-OPERATORS = {**ELEMENTS, **PRODUCTS}
 
 
 class OnnxNodes(Layer):
@@ -85,7 +80,7 @@ class OnnxNodes(Layer):
 
 def known_operators() -> set[str]:
     """Names of all operators that can be run."""
-    return OPERATORS.keys() | ARRAYS.keys()
+    return TENSORS.keys() | ARRAYS.keys()
 
 
 def run(nodes: Iterable[Mapping[str, Any]], values: dict[str, Value], training: bool = False) -> None:
@@ -93,10 +88,12 @@ def run(nodes: Iterable[Mapping[str, Any]], values: dict[str, Value], training: 
     for one in nodes:
         node = OnnxNode(one["name"], one["operator"], one["attributes"], len(one["outputs"]), training)
         given = [values[name] if name else None for name in one["inputs"]]
-        is_known = not any(isinstance(value, Tensor) for value in given) and node.operator in ARRAYS
+        table, what = (TENSORS, "arrays alone") if functions_for(*given) is autograd else (ARRAYS, "tensors")
+        if node.operator not in table:
+            raise node.wants("others", what)
         try:
-            made = (ARRAYS if is_known else OPERATORS)[node.operator](node, *given)
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            made = table[node.operator](node, *given)
+        except (ArithmeticError, AttributeError, LookupError, StopIteration, TypeError, ValueError) as error:
             raise SnapshotError(
                 f"node {node.name!r}: wanted inputs that {node.operator} takes, received: {error}"
             ) from error

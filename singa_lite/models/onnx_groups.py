@@ -13,8 +13,8 @@ from singa_lite.autograd import no_grad
 from singa_lite.common.array_types import Array, DType
 from singa_lite.common.errors import SnapshotError
 from singa_lite.device import Device
-from singa_lite.layers.onnx.arrays import ARRAYS, MOST
 from singa_lite.layers.onnx.nodes import run
+from singa_lite.layers.onnx.table import ARRAYS, MOST
 from singa_lite.tensor import Shape, Tensor
 
 #: A node as `layers.onnx.OnnxNodes` takes it.

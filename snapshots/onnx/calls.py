@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from singa_lite.autograd.ops.op import Op
 from singa_lite.common.array_types import DType
+from singa_lite.common.functions import Functions
 from singa_lite.snapshots.onnx.trace import Call
 from singa_lite.snapshots.onnx.writer import Value, Writer
 from singa_lite.tensor import Shape, Tensor
@@ -64,17 +65,10 @@ class TracedCall(NamedTuple):
 Converter = Callable[[Writer, TracedCall], Value | list[Value]]
 
 
-class Table(dict[str, Converter]):
+class Table(Functions[Converter]):
     """{name of an operation: its converter}."""
 
-    def converts(self, *names: str) -> Callable[[Converter], Converter]:
-        """Enter the function below as the converter of these operations."""
-
-        def entered(converter: Converter) -> Converter:
-            self.update(dict.fromkeys(names, converter))
-            return converter
-
-        return entered
+    converts = Functions[Converter].enters
 
 
 def label_of(of: Op | str) -> str:

@@ -1,10 +1,13 @@
-"""An ONNX file as plain values: nodes, inputs, outputs and arrays. All lengths are checked before an array is made."""
+"""An ONNX file as plain values: nodes, inputs, outputs and arrays. All lengths are checked before an array is made.
+
+Floats of 16 and 64 bits become float32, in which the net computes.
+"""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +17,9 @@ import onnx
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 from singa_lite.common.array_types import Array
+from singa_lite.common.checks import is_bfloat16
 from singa_lite.common.errors import SnapshotError
+from singa_lite.snapshots.onnx.file import check
 
 
 class GraphNode(NamedTuple):
@@ -49,21 +54,26 @@ _OLD_SOFTMAX = {"axis": 1, "flattens": 1}
 
 def read(path: str | os.PathLike[str], known: Collection[str]) -> Graph:
     """The graph of a file. known: operators that can be read. SnapshotError for all else, and for a damaged file."""
-    model = _model(path)
+    try:
+        return _graph(path, _model(path), known)
+    except (AttributeError, LookupError, TypeError, ValueError, onnx.checker.ValidationError) as error:
+        raise _error(path, "a valid graph", error) from None
+
+
+def _graph(path: str | os.PathLike[str], model: onnx.ModelProto, known: Collection[str]) -> Graph:
     graph = model.graph
     _check_operators(path, model, known)
     if graph.sparse_initializer or model.functions:
         raise _error(path, "no sparse initializers and no functions", "some")
     folder = Path(path).parent
     arrays = {one.name: _array(path, one, folder) for one in graph.initializer}
-    _check(path, model, arrays)
+    graph.ClearField("initializer")
+    check(model, arrays, full=False)
     inputs = {one.name: _input(path, one) for one in graph.input if one.name not in arrays}
     nodes = [_node(path, one, folder) for one in graph.node]
     if _version(model) < 13:  # whose softmax is over all axes from one on
-        nodes = [
-            one._replace(attributes=_OLD_SOFTMAX | one.attributes) if one.operator == "Softmax" else one
-            for one in nodes
-        ]
+        for one in nodes:
+            one.attributes.update(_OLD_SOFTMAX | one.attributes if one.operator == "Softmax" else {})
     return Graph(nodes, inputs, [one.name for one in graph.output], arrays)
 
 
@@ -101,32 +111,18 @@ def _check_operators(path: object, model: onnx.ModelProto, known: Collection[str
         raise _error(path, "operators that docs/onnx.md lists", shown)
 
 
-def _check(path: object, model: onnx.ModelProto, arrays: Mapping[str, Array]) -> None:
-    """onnx.checker's errors of the model. The arrays stand as inputs there."""
-    types = {one.name: one.data_type for one in model.graph.initializer}
-    fed = {one.name for one in model.graph.input}
-    model.graph.ClearField("initializer")
-    model.graph.input.extend(
-        helper.make_tensor_value_info(name, types[name], array.shape)
-        for name, array in arrays.items()
-        if name not in fed
-    )
-    try:
-        onnx.checker.check_model(model)
-    except (onnx.checker.ValidationError, ValueError) as error:
-        raise _error(path, "a valid graph", error) from None
-
-
 def _input(path: object, value: onnx.ValueInfoProto) -> GraphInput:
     if not value.type.HasField("tensor_type"):
         raise _error(path, f"an input {value.name!r} that is a tensor", value.type.WhichOneof("value"))
     kind = value.type.tensor_type
     shape = tuple(one.dim_value if one.HasField("dim_value") else one.dim_param for one in kind.shape.dim)
-    return GraphInput(_dtype(path, value.name, kind.elem_type), shape)
+    dtype = _dtype(path, value.name, kind.elem_type)
+    return GraphInput(dtype if dtype.kind in "iub" else np.dtype(np.float32), shape)
 
 
 def _node(path: object, node: onnx.NodeProto, folder: Path) -> GraphNode:
     attributes = {one.name: _attribute(path, one, folder) for one in node.attribute}
+    "".join([node.name, *node.input, *node.output, *attributes])  # TypeError for bytes that are no text
     return GraphNode(node.name, node.op_type, tuple(node.input), tuple(node.output), attributes)
 
 
@@ -142,18 +138,25 @@ def _attribute(path: object, attribute: onnx.AttributeProto, folder: Path) -> An
 
 
 def _dtype(path: object, name: str, number: int) -> Any:
-    """NumPy's dtype: floats, integers, bool."""
+    """NumPy's dtype in the file: floats, bfloat16 too, integers, bool."""
     try:
         dtype = helper.tensor_dtype_to_np_dtype(number)
     except KeyError:
         dtype = np.dtype(object)
-    if dtype.kind not in "fiub":
+    if dtype.kind not in "fiub" and not is_bfloat16(dtype):
         raise _error(path, f"numbers or booleans as {name!r}", f"data type {number}")
     return dtype
 
 
 def _array(path: object, tensor: TensorProto, folder: Path) -> Array:
-    """The numbers, of as many bytes as the shape says."""
+    """The numbers; all floats as float32."""
+    found = _stored(path, tensor, folder)
+    with np.errstate(over="ignore"):
+        return found if found.dtype.kind in "iub" else found.astype(np.float32, copy=False)
+
+
+def _stored(path: object, tensor: TensorProto, folder: Path) -> Array:
+    """The numbers as in the file, of as many bytes as the shape says."""
     dtype, shape = _dtype(path, tensor.name, tensor.data_type), tuple(tensor.dims)
     count = prod(shape)
     if min(shape, default=0) < 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +172,26 @@ def test_damaged_files(tmp_path: Path) -> None:
     refused(model([node("MatMul", "x", "w")], [array("w", np.ones((3, 2), "f4"))]), tmp_path, "node 'matmul'")
 
 
+def test_bytes_that_were_changed_give_no_other_error(tmp_path: Path) -> None:
+    """Any byte of the graph's fields, and any length; a file that still is valid may come in."""
+    recurrent().export(tmp_path / "net.onnx")
+    whole, random = (tmp_path / "net.onnx").read_bytes(), np.random.default_rng(3)
+    for at in range(150):
+        bad = bytearray(whole)
+        for place in random.integers(0, min(len(bad), 4000), 2):
+            bad[place] = random.integers(256)
+        (tmp_path / "bad.onnx").write_bytes(bad if at % 5 else bad[: random.integers(len(bad))])
+        with suppress(SnapshotError):
+            models.from_onnx(tmp_path / "bad.onnx", shapes={"words": (6,)})
+
+
+def test_names_that_are_no_text(tmp_path: Path) -> None:
+    named = model([node("Relu", "x")]).SerializeToString().replace(b"relu", b"r\xe9lu")
+    refused(named, tmp_path, "valid graph")
+    wrong = model([node("Unsqueeze", "x", "a")], [array("a", np.array([1, 1]))])
+    refused(wrong, tmp_path, "node 'unsqueeze'")
+
+
 def array(name: str, values: np.ndarray) -> Any:
     """An initializer."""
     return onnx.numpy_helper.from_array(values, name)
@@ -218,3 +239,24 @@ def test_external_data_is_read(tmp_path: Path) -> None:
     (tmp_path / "good.onnx").write_bytes(external("data", 8, 16).SerializeToString())
     net = models.from_onnx(tmp_path / "good.onnx")
     np.testing.assert_array_equal(net.predict(np.zeros((2, 4), "f4")), [[2, 3, 4, 5]] * 2)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float16", 2e-3), ("bfloat16", 2e-2), ("float64", 1e-6)])
+@pytest.mark.parametrize("name", ["digits", "residual", "transformer"])
+def test_other_floats_come_in_as_float32(name: str, dtype: str, tolerance: float, tmp_path: Path) -> None:
+    """Weights, inputs and what is cast; to a few roundings of the file's dtype (2**-11, 2**-8) of the largest value.
+
+    ONNX Runtime lacks most operators in bfloat16, and some in float64: there it runs the net's file in float32.
+    """
+    make, batch = CASES[name]
+    net, path = make(), tmp_path / "net.onnx"
+    net.export(path, dtype=dtype, opset=22)  # the first with convolutions in bfloat16
+    (given,) = net.input_shapes()
+    again = models.from_onnx(path, shapes={given: batch.shape[1:]})
+    assert {value.dtype for value in again.parameters().values()} == {np.dtype("float32")}
+    if dtype != "float16":
+        net.export(path)
+    elif batch.dtype.kind == "f":
+        batch = batch.astype(dtype)
+    (right,) = run(path, {given: batch})
+    np.testing.assert_allclose(again.predict(batch), right, rtol=0, atol=tolerance * np.abs(right).max())
