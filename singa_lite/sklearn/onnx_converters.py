@@ -19,6 +19,13 @@ def register_onnx_converters() -> None:
     A classifier gives labels, int or str, and probabilities, by skl2onnx's options `zipmap`, `nocl` and
     `output_class_labels`. Floats are float64 where skl2onnx is told that samples are, else float32.
     target_opset: 17 to 22. ImportError where skl2onnx is missing.
+
+    >>> from singa_lite.sklearn import NetClassifier, register_onnx_converters
+    >>> from skl2onnx import to_onnx
+    >>> register_onnx_converters()
+    >>> X = np.array([[0.0, 0.0], [0.1, 0.2], [1.0, 0.9], [0.8, 1.0]], "float32")
+    >>> [made.name for made in to_onnx(NetClassifier().fit(X, [0, 0, 1, 1]), X).graph.output]
+    ['output_label', 'output_probability']
     """
     from skl2onnx import update_registered_converter
     from skl2onnx.common.shape_calculator import calculate_linear_classifier_output_shapes
