@@ -29,7 +29,8 @@ def _recurrent(w: Writer, a: TracedCall) -> list[Value]:
     bias = others.pop(0) if kernel == "gru" else ""
     kinds = _KINDS[kernel][2]
     states, mask = others[: len(kinds)], others[len(kinds)]
-    names = [a.tensor(1).name.replace("weight_hh", kind) for kind in kinds]
+    before, found, behind = a.tensor(1).name.partition("weight_hh")
+    names = [before + kind + behind for kind in kinds if found]
     kept = [name for name in names if name in w.owned]  # of a stateful layer
     if kept:
         states = [w.states[name][0] if name in w.states else w.input(name, a.dtype, _extents(a)) for name in kept]
