@@ -196,9 +196,9 @@ def _attention(w: Writer, a: TracedCall) -> Value:
     if a.op.state is not None:
         raise SnapshotError(f"export: wanted no random numbers, received 'attention' with dropout in layer {w.layer!r}")
     if _has_fused(w, a) and not mask and not first:  # there a row that sees no key is NaN
-        rows = [w.node("Transpose", x, perm=[0, 2, 1, 3]) for x in (q, k, v)]
+        heads_first = [w.node("Transpose", x, perm=[0, 2, 1, 3]) for x in (q, k, v)]
         settings = {"is_causal": int(a.settings["causal"]), "scale": a.settings["scale"]}
-        return w.node("Transpose", w.node("Attention", *rows, **settings), perm=[0, 2, 1, 3])
+        return w.node("Transpose", w.node("Attention", *heads_first, **settings), perm=[0, 2, 1, 3])
     _, _, heads, size = a.shapes(0)[0]
     groups = a.shapes(1)[0][2]
     rows = w.node("Transpose", q, perm=[0, 2, 1, 3])
