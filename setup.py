@@ -203,6 +203,7 @@ setup(
             *LM,
             *ONNX,
             "onnxruntime>=1.22",
+            "skl2onnx>=1.19",
             ONEDNN,
         ],
         "report": ["plotly>=6"],

@@ -2,3 +2,4 @@
 
 from singa_lite.sklearn.estimators import NetClassifier as NetClassifier
 from singa_lite.sklearn.estimators import NetRegressor as NetRegressor
+from singa_lite.sklearn.onnx_converters import register_onnx_converters as register_onnx_converters

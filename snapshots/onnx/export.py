@@ -17,10 +17,9 @@ from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.onnx import elements, products, recurrent, shapes
 from singa_lite.snapshots.onnx.calls import TracedCall, label_of, name_of
 from singa_lite.snapshots.onnx.file import check, write
-from singa_lite.snapshots.onnx.trace import Call, Trace, symbols_of, traces
-from singa_lite.snapshots.onnx.types import tensor_type
+from singa_lite.snapshots.onnx.trace import Call, Trace, traces
 from singa_lite.snapshots.onnx.writer import Value, Writer
-from singa_lite.tensor import Tensor, checked_dtype
+from singa_lite.tensor import checked_dtype
 from singa_lite.training.trained_net import TrainedNet
 
 #: The versions of ONNX's operators that can be written.
@@ -41,7 +40,7 @@ def export(net: TrainedNet, path: str | os.PathLike[str], opset: int = 21, dtype
     owned = {**{t.name: t for t in net.constants()}, **net.frozen(), **net.states(), **net.parameters()}
     writer = Writer(found, opset, owned, None if dtype is None else _float("export dtype", dtype))
     _convert(writer, found)
-    model = _model(net, writer, found)
+    model = _model(writer)
     used = _used(model)
     model.graph.initializer.extend(constant for name, constant in writer.constants.items() if name in used)
     weights = {name: weight for name, weight in writer.weights.items() if name in used}
@@ -51,23 +50,14 @@ def export(net: TrainedNet, path: str | os.PathLike[str], opset: int = 21, dtype
 
 def _convert(writer: Writer, found: Sequence[Trace]) -> None:
     for name, tensor in found[0].inputs.items():
-        writer.bind(tensor, writer.unique(name))
+        writer.bind(tensor, writer.input(name, tensor.dtype, [trace.inputs[name].shape for trace in found]))
     for calls in zip(*(trace.calls for trace in found), strict=True):
         _convert_call(writer, calls)
-    for name in found[0].outputs:
-        writer.layer = ""
-        writer.nodes.append(
-            helper.make_node(
-                "Identity",
-                [writer.value([trace.outputs[name] for trace in found])],
-                [_output(name, found[0])],
-                f"{name}/output",
-            )
-        )
-
-
-def _output(name: str, trace: Trace) -> str:
-    return f"{name}/output" if name in trace.inputs else name
+    for name, tensor in found[0].outputs.items():
+        tensors = [trace.outputs[name] for trace in found]
+        writer.output(name, writer.value(tensors), tensor.dtype, [one.shape for one in tensors])
+    for name, state in writer.states.items():
+        writer.output(name, *state)
 
 
 def _convert_call(writer: Writer, calls: tuple[Call, ...]) -> None:
@@ -113,39 +103,15 @@ def _widened(writer: Writer, call: Call, values: Sequence[Value]) -> list[Value]
     ]
 
 
-def _model(net: TrainedNet, writer: Writer, found: Sequence[Trace]) -> onnx.ModelProto:
+def _model(writer: Writer) -> onnx.ModelProto:
     """The graph without weights: nodes that the outputs need."""
-    trace, fed = found[0], net.input_shapes()
-    inputs = [
-        helper.make_tensor_value_info(
-            name, tensor_type(writer.dtype_of(tensor.dtype)), symbols_of(name, fed, trace.sizes)
-        )
-        for name, tensor in trace.inputs.items()
-    ]
-    outputs = [
-        helper.make_tensor_value_info(
-            _output(name, trace),
-            tensor_type(writer.dtype_of(tensor.dtype)),
-            _shape(writer, [t.outputs[name] for t in found]),
-        )
-        for name, tensor in trace.outputs.items()
-    ]
-    graph = helper.make_graph(_live_nodes(writer.nodes, [info.name for info in outputs]), "net", inputs, outputs)
+    nodes = _live_nodes(writer.nodes, [info.name for info in writer.outputs])
     return helper.make_model(
-        graph,
+        helper.make_graph(nodes, "net", writer.inputs, writer.outputs),
         opset_imports=[helper.make_opsetid("", writer.opset)],
         producer_name="singa_lite",
         ir_version=IR_VERSIONS.get(writer.opset, 10),
     )
-
-
-def _shape(writer: Writer, tensors: Sequence[Tensor]) -> list[int | str | None]:
-    """The extents of an output: numbers, symbols, or None for what is computed of them."""
-    found = writer.extents([tensor.shape for tensor in tensors])
-    return [
-        one.constant if one and not one.factor else one.symbols[0] if one and one[:2] == (0, 1) else None
-        for one in found
-    ]
 
 
 def _live_nodes(nodes: list[onnx.NodeProto], outputs: list[str]) -> list[onnx.NodeProto]:

@@ -139,11 +139,18 @@ def _layer_norm(w: Writer, a: TracedCall) -> Value:
     return w.node("LayerNormalization", *a.inputs, axis=axis, epsilon=a.settings["epsilon"])
 
 
+def _has_fused(w: Writer, a: TracedCall) -> bool:
+    """Whether there are the operators that came with opset 23, in whose place runtimes compute float64 as float32."""
+    return w.opset >= 23 and w.dtype_of(a.dtype) in (np.float16, np.float32)
+
+
 @TABLE.converts("rms_norm")
 def _rms_norm(w: Writer, a: TracedCall) -> Value:
     """gamma * x / sqrt(mean of x**2 + epsilon)."""
     x, gamma = a.inputs
     axes = tuple(range(-len(a.shapes(1)[0]), 0))
+    if _has_fused(w, a):
+        return w.node("RMSNormalization", x, gamma, axis=axes[0], epsilon=a.settings["epsilon"])
     mean = reduced(w, "ReduceMean", w.node("Mul", x, x), axes, 1)
     deviation = w.node("Sqrt", w.node("Add", mean, w.float(a.settings["epsilon"], a.dtype)))
     return w.node("Mul", w.node("Div", x, deviation), gamma)
@@ -188,6 +195,10 @@ def _attention(w: Writer, a: TracedCall) -> Value:
     q, k, v, mask, first = a.inputs
     if a.op.state is not None:
         raise SnapshotError(f"export: wanted no random numbers, received 'attention' with dropout in layer {w.layer!r}")
+    if _has_fused(w, a) and not mask and not first:  # there a row that sees no key is NaN
+        heads_first = [w.node("Transpose", x, perm=[0, 2, 1, 3]) for x in (q, k, v)]
+        settings = {"is_causal": int(a.settings["causal"]), "scale": a.settings["scale"]}
+        return w.node("Transpose", w.node("Attention", *heads_first, **settings), perm=[0, 2, 1, 3])
     _, _, heads, size = a.shapes(0)[0]
     groups = a.shapes(1)[0][2]
     rows = w.node("Transpose", q, perm=[0, 2, 1, 3])
@@ -236,6 +247,8 @@ def _rotary(w: Writer, a: TracedCall) -> Value:
     """(x0 * cos - x1 * sin, x0 * sin + x1 * cos) of the halves of the last axis."""
     x, table = a.inputs
     axis, ndim = a.settings["axis"], a.ndim
+    if _has_fused(w, a) and (axis, ndim) == (1, 4):
+        return _fused_rotary(w, a)
     cos, sin = (_angles(w, table, index, ndim - 2 - axis) for index in (0, 1))
     half = a.shapes()[0][-1] // 2
     x0, x1 = w.multi_output_node("Split", 2, x, w.constant([half, half]), axis=-1)
@@ -244,6 +257,18 @@ def _rotary(w: Writer, a: TracedCall) -> Value:
         w.node("Add", w.node("Mul", x0, sin), w.node("Mul", x1, cos)),
     ]
     return w.node("Concat", *turned, axis=-1)
+
+
+def _fused_rotary(w: Writer, a: TracedCall) -> Value:
+    """By one node, which takes heads side by side and the position of each step."""
+    x, table = a.inputs
+    _, _, heads, size = a.shapes()[0]
+    extents = w.numbers(w.extents([shape[:2] for shape in a.shapes()]))
+    positions = w.node("Expand", w.node("Range", *_span(w, x)), extents)
+    side = w.node("Reshape", x, w.constant([0, 0, heads * size]))
+    tables = [_angles(w, table, index, 0) for index in (0, 1)]
+    turned = w.node("RotaryEmbedding", side, *tables, positions, num_heads=heads)
+    return w.node("Reshape", turned, w.constant([0, 0, heads, size]))
 
 
 def _angles(w: Writer, table: Value, index: int, behind: int) -> Value:

@@ -8,14 +8,15 @@ import numpy as np
 
 from singa_lite.snapshots.onnx.calls import Table, TracedCall
 from singa_lite.snapshots.onnx.writer import Value, Writer
+from singa_lite.tensor import Shape
 
 TABLE = Table()
 
 #: {kernel: (operator, how its gates stand by the places of ours, states that go on)}
 _KINDS = {
-    "lstm": ("LSTM", (0, 3, 1, 2), 2),
-    "gru": ("GRU", (1, 0, 2), 1),
-    "simple_rnn": ("RNN", (0,), 1),
+    "lstm": ("LSTM", (0, 3, 1, 2), ("hidden", "cell")),
+    "gru": ("GRU", (1, 0, 2), ("hidden",)),
+    "simple_rnn": ("RNN", (0,), ("hidden",)),
 }
 
 
@@ -26,15 +27,26 @@ def _recurrent(w: Writer, a: TracedCall) -> list[Value]:
     gates, weight, *others = a.inputs
     others += [""] * (5 - len(a.inputs))
     bias = others.pop(0) if kernel == "gru" else ""
-    count = _KINDS[kernel][2]
-    states, mask = others[:count], others[count]
-    if not mask:
-        return _node(w, a, gates, weight, bias, states)
-    return _scan(w, a, gates, weight, bias, states, mask)
+    kinds = _KINDS[kernel][2]
+    states, mask = others[: len(kinds)], others[len(kinds)]
+    before, found, behind = a.tensor(1).name.partition("weight_hh")
+    names = [before + kind + behind for kind in kinds if found]
+    kept = [name for name in names if name in w.owned]  # of a stateful layer
+    if kept:
+        states = [w.states[name][0] if name in w.states else w.input(name, a.dtype, _extents(a)) for name in kept]
+    made = _scan(w, a, gates, weight, bias, states, mask) if mask else _node(w, a, gates, weight, bias, states)
+    w.states |= {name: (final, a.dtype, _extents(a)) for name, final in zip(kept, made[1:], strict=False)}
+    return made
+
+
+def _extents(a: TracedCall) -> list[Shape]:
+    """The shape of a state in each trace."""
+    (units, *_), *_ = a.shapes(1)
+    return [(gates[1], units) for gates in a.shapes()]
 
 
 def _node(w: Writer, a: TracedCall, gates: Value, weight: Value, bias: Value, states: list[Value]) -> list[Value]:
-    kind, order, count = _KINDS[a.op.kernel]
+    kind, order, kinds = _KINDS[a.op.kernel]
     units = a.shapes(1)[0][0]
     x, into, added = _product_before(w, a, gates)
     if not x:  # gates that no product of all steps made
@@ -45,7 +57,7 @@ def _node(w: Writer, a: TracedCall, gates: Value, weight: Value, bias: Value, st
     attributes = {"hidden_size": units, "direction": "reverse" if a.op.reverse else "forward", **_activations(a)}
     if kind == "GRU":
         attributes["linear_before_reset"] = int(a.settings["reset_after"])
-    y, *last = w.multi_output_node(kind, 1 + count, x, *matrices, biases, "", *starts, **attributes)
+    y, *last = w.multi_output_node(kind, 1 + len(kinds), x, *matrices, biases, "", *starts, **attributes)
     final = [w.node("Squeeze", state, w.constant([0])) for state in last]
     return [final[0] if a.op.last else w.node("Squeeze", y, w.constant([1])), *final]
 
@@ -100,9 +112,7 @@ def _scan(
     mask: Value,
 ) -> list[Value]:
     """A step of the layer for each step of time; a step whose mask is 0 leaves the states."""
-    h = a.shapes(1)[0][0]
-    extents = [(call.inputs[0].shape[1], h) for call in a.calls if call.inputs[0] is not None]
-    starts = [_first(w, a, state, extents) for state in states]
+    starts = [state or w.node("Expand", w.float(0.0, a.dtype), w.numbers(w.extents(_extents(a)))) for state in states]
     steps = w.node("Unsqueeze", w.node("Transpose", w.node("Cast", mask, to=9), perm=[1, 0]), w.constant([2]))  # bool
 
     def body(*given: Value) -> list[Value]:
@@ -114,12 +124,6 @@ def _scan(
     direction = {"scan_input_directions": [1, 1], "scan_output_directions": [1]} if a.op.reverse else {}
     *final, y = w.scan(body, starts, [gates, steps], **direction)
     return [final[0] if a.op.last else y, *final]
-
-
-def _first(w: Writer, a: TracedCall, state: Value, extents: list[tuple[int, int]]) -> Value:
-    if state:
-        return state
-    return w.node("Expand", w.float(0.0, a.dtype), w.numbers(w.extents(extents)))
 
 
 def _gate(w: Writer, a: TracedCall, value: Value) -> Value:

@@ -32,12 +32,17 @@ class Writer:
     def __init__(self, traces: Sequence[Trace], opset: int, owned: Mapping[str, Tensor], dtype: DType | None) -> None:
         self.opset, self.traces, self.dtype = opset, traces, dtype
         self.sizes = [trace.sizes for trace in traces]
+        self.owned = owned
+        self.inputs: list[onnx.ValueInfoProto] = []
+        self.outputs: list[onnx.ValueInfoProto] = []
         self.nodes: list[onnx.NodeProto] = []
         self.weights: dict[str, LazyArray] = {}
         self.constants: dict[str, onnx.TensorProto] = {}
         self.layer = ""
         #: {value that a Reshape made: the shapes before in each trace}
         self.shapes: dict[Value, list[Shape]] = {}
+        #: {state of the net: what it is behind the last node that changes it, as `output` takes it}
+        self.states: dict[str, tuple[Value, DType, Sequence[Shape]]] = {}
         self._owned = {id(tensor.block): (name, tensor) for name, tensor in owned.items()}
         self._values: dict[Place, Value] = {}
         self._initializers: dict[int, tuple[Value, Tensor]] = {}
@@ -51,6 +56,26 @@ class Writer:
         """The name, with a number behind it where it is taken."""
         count = self._used[name] = self._used.get(name, 0) + 1
         return name if count == 1 else f"{name}_{count}"
+
+    def input(self, name: str, dtype: DType, shapes: Sequence[Shape]) -> Value:
+        """A new input of the graph. shapes: its shape in each trace."""
+        self.inputs.append(self._info(name, dtype, shapes))
+        return self.unique(name)
+
+    def output(self, name: str, value: Value, dtype: DType, shapes: Sequence[Shape]) -> None:
+        """Make the value an output of the graph; one of an input's name ends in "/output"."""
+        self.layer = name
+        made = f"{name}/output" if any(given.name == name for given in self.inputs) else name
+        self.outputs.append(self._info(made, dtype, shapes))
+        self.nodes.append(helper.make_node("Identity", [value], [made], self.unique(f"{name}/output")))
+
+    def _info(self, name: str, dtype: DType, shapes: Sequence[Shape]) -> onnx.ValueInfoProto:
+        """shapes: their extents become numbers, symbols, or None for what is computed of them."""
+        shape = [
+            one.constant if one and not one.factor else one.symbols[0] if one and one[:2] == (0, 1) else None
+            for one in self.extents(shapes)
+        ]
+        return helper.make_tensor_value_info(name, tensor_type(self.dtype_of(dtype)), shape)
 
     def bind(self, tensor: Tensor, value: Value) -> None:
         """From here on the tensor is this value."""

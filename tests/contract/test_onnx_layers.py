@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from layer_cases import CASES, Case
-from onnx_runs import check
-from singa_lite import FeedForwardNet, device, layers
+from onnx_runs import check, run
+from singa_lite import FeedForwardNet, device, layers, tensor
 from singa_lite.errors import SnapshotError
 
 #: {case: what the error says of it}
@@ -56,5 +56,23 @@ def test_a_layer_gives_the_same_in_the_file(key: str, tmp_path: Path) -> None:
             net.export(path)
         return
     net.export(path)
+    if key.endswith(":stateful"):
+        check_states(net, path)
+        return
     for batch in batches_of(net):
         check(net, path, batch)
+
+
+def check_states(net: FeedForwardNet, path: Path) -> None:
+    """The file, whose states are handed on, gives what training does, whose batches begin where the last one ended."""
+    states = {name: np.asarray(value) for name, value in net.states().items()}
+    for _ in range(2):
+        batch = {
+            name: np.random.default_rng(7).normal(size=(3, *s)).astype("f4") for name, s in net.input_shapes().items()
+        }
+        y, *after = run(path, batch | states)
+        right = net.forward(True, {name: tensor.from_numpy(array, net.device) for name, array in batch.items()})
+        np.testing.assert_allclose(y, np.asarray(right), rtol=0, atol=1e-6)
+        states = dict(zip(states, after, strict=True))
+        for name, value in net.states().items():
+            np.testing.assert_allclose(states[name], np.asarray(value), rtol=0, atol=1e-6)

@@ -153,6 +153,40 @@ def test_two_inputs_of_two_lengths(tmp_path: Path) -> None:
         check(net, path, batch)
 
 
+def continuing(kind: type[layers.LSTM], stateful: bool) -> FeedForwardNet:
+    """Two stacks, and a layer with a mask that goes on within another one."""
+    options = {"return_sequences": True, "stateful": stateful, "batch_size": 2 if stateful else None}
+    net = FeedForwardNet(seed=5)
+    x = net.add(layers.Dummy("x", input_sample_shape=(7, 3)))
+    mask = net.add(layers.Dummy("mask", input_sample_shape=(7,)), [])
+    x = net.add(kind("r", 4, num_stacks=2, **options), x)
+    net.add(layers.Sequential("within", [kind("q", 5, **options)]), [x, mask])
+    return net
+
+
+@pytest.mark.parametrize("kind", [layers.LSTM, layers.GRU, layers.SimpleRNN])
+def test_states_of_stateful_layers_go_in_and_out(kind: type[layers.LSTM], tmp_path: Path) -> None:
+    """A text in pieces of unequal lengths, the states handed on, gives what it gives whole in a net without states."""
+    net, path = continuing(kind, True), tmp_path / "net.onnx"
+    net.export(path)
+    graph, names = onnx.load(path).graph, list(net.states())
+    assert [one.name for one in graph.input] == ["x", "mask", *names]
+    assert [one.name for one in graph.output] == ["within", *(f"{name}/output" for name in names)]
+    assert [extents(one) for one in (*graph.input[2:], *graph.output[1:])] == [
+        ["batch", state.shape[1]] for state in net.states().values()
+    ] * 2
+    whole = continuing(kind, False)
+    for count in (1, 3):
+        batch = {"x": RNG.normal(size=(count, 7, 3)).astype("f4"), "mask": RNG.integers(0, 2, (count, 7)).astype("f4")}
+        states = {name: np.zeros((count, state.shape[1]), "f4") for name, state in net.states().items()}
+        made = []
+        for start, stop in ((0, 3), (3, 4), (4, 7)):
+            y, *after = run(path, {n: array[:, start:stop] for n, array in batch.items()} | states)
+            made.append(y)
+            states = dict(zip(states, after, strict=True))
+        np.testing.assert_allclose(np.concatenate(made, 1), whole.predict(batch), rtol=0, atol=1e-5)
+
+
 def test_language_models(tmp_path: Path) -> None:
     sizes = {"width": 16, "layers": 2, "heads": 4, "kv_heads": 2, "hidden_size": 24, "vocabulary": 40}
     for options in ({"architecture": "llama", "tied": True}, {"architecture": "qwen2"}):
