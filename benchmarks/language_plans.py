@@ -92,6 +92,7 @@ WAYS = [
     *(
         Way(f"all in bfloat16 by {name}{', int8 state' * bool(more)}", "", name, {**_BFLOAT16, **more})
         for name, more in _ALL
+        if name != "AdamW" or more  # whole state beside half the weights: no one's choice
     ),
 ]
 PLAN_COLUMNS = [

@@ -67,6 +67,7 @@ ROWS = [
     ("sgemm.py", "", "GFLOP/s  singa_lite", ""),
     ("snapshots.py", "", "save, s  x copy", ""),
     ("accuracy.py", "", "held-out accuracy in per cent", "sklearn"),
+    ("stored_weights.py", "--write FILE", "| net, weights | losses | mean |", "sklearn"),
     ("filter_gradients.py", "", "SGEMM peak", "onednn"),
     ("sequences.py", "--write FILE", "| net, batch | peer | ms, fastest step: ours |", "torch"),
     ("walk.py", "", "call              files   most", ""),

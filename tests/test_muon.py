@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from singa_lite import FeedForwardNet, layers, loss, optimizer, tensor
+from singa_lite import FeedForwardNet, SnapshotError, layers, loss, optimizer, parallel, regularizer, tensor
+from singa_lite.training.compile_checks import check_ranks
 from skips import library
 
 SHAPES = [(5, 3), (3, 7), (6, 6), (4, 3, 2, 5), (300, 520)]
@@ -81,17 +82,27 @@ def test_singular_values_of_a_step_are_near_1(shape):
     assert found.min() > 0.6 and found.max() < 1.25
 
 
-def losses(**options: object) -> list[float]:
-    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), seed=1)
+RNG = np.random.default_rng(4)
+X, Y = RNG.integers(0, 20, (8, 6)), RNG.integers(0, 4, 8)
+
+
+def compiled(opt: optimizer.Optimizer, seed: int = 1, **options: object) -> FeedForwardNet:
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), seed=seed)
     net.add(layers.Embedding("embedding", 20, 8, input_sample_shape=(6,)))
     net.add(layers.Flatten("flat"))
     net.add(layers.Dense("middle", 12))
     net.add(layers.Dense("head", 4))
-    others = {"others": optimizer.AdamW(3e-3), "others_for": ["*embedding*", "head/*"]}
-    net.compile(optimizer.Muon(0.02, **others), **options)
-    rng = np.random.default_rng(4)
-    x, y = rng.integers(0, 20, (8, 6)), rng.integers(0, 4, 8)
-    found = [float(net.train_one_batch(x, y)[0]) for _ in range(5)]
+    net.compile(opt, **options)
+    return net
+
+
+def muon() -> optimizer.Muon:
+    return optimizer.Muon(0.02, others=optimizer.AdamW(3e-3), others_for=["*embedding*", "head/*"])
+
+
+def losses(**options: object) -> list[float]:
+    net = compiled(muon(), **options)
+    found = [float(net.train_one_batch(X, Y)[0]) for _ in range(5)]
     assert "first_moment" in net.optimizer.state["embedding/weight"]
     assert "momentum" in net.optimizer.state["middle/weight"]
     return found
@@ -99,3 +110,78 @@ def losses(**options: object) -> list[float]:
 
 def test_recorded_steps_are_those_done_at_once():
     assert losses() == losses(graph=False)
+
+
+def with_rule() -> optimizer.Optimizer:
+    opt = optimizer.AdamW()
+    opt.register("*/bias", lr_mult=2.0)
+    return opt
+
+
+def with_state() -> optimizer.Optimizer:
+    net = compiled(optimizer.AdamW())
+    net.train_one_batch(X, Y)
+    return net.optimizer
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "received"),
+    [
+        ({"others": 3}, TypeError, "int"),
+        ({"others": "adamw"}, TypeError, "str"),
+        ({"others": optimizer.AdamW}, TypeError, "the class AdamW"),
+        ({"others": optimizer.Muon()}, TypeError, "Muon"),
+        ({"others": with_rule}, ValueError, "AdamW with some"),
+        ({"others": with_state}, ValueError, "AdamW with some"),
+        ({"others": lambda: optimizer.SGD(regularizer=regularizer.L2Regularizer(0.1))}, ValueError, "SGD with some"),
+        ({"others_for": "head/*"}, TypeError, "'head/[*]'"),
+        ({"others_for": ["head/*", 3]}, TypeError, r"\['head/[*]', 3\]"),
+    ],
+    ids=str,
+)
+def test_other_choices_are_refused(options, error, received):
+    made = {
+        name: given() if callable(given) and not isinstance(given, type) else given for name, given in options.items()
+    }
+    with pytest.raises(error, match=f"^Muon {next(iter(options))}.*wanted .*received {received}$"):
+        optimizer.Muon(**made)
+
+
+def test_a_pattern_without_parameters_is_refused_before_anything_changes():
+    net = compiled(optimizer.AdamW())
+    with pytest.raises(ValueError, match=r"^Muon others_for: wanted a pattern .*'head/bias'\], received 'tail/\*'$"):
+        net.compile(optimizer.Muon(others_for=["head/*", "tail/*"]))
+    assert type(net.optimizer) is optimizer.AdamW
+
+
+def test_parts_of_its_state_on_several_processes_are_refused():
+    with pytest.raises(ValueError, match="shard='state', received Muon"):
+        check_ranks(parallel.mpi(shard="state"), None, optimizer.Muon(), None)
+
+
+@pytest.mark.parametrize(("first", "then"), [(muon, optimizer.AdamW), (optimizer.AdamW, muon)])
+def test_a_snapshot_of_another_optimizer_gives_its_parameters_alone(first, then, tmp_path):
+    saved, read = compiled(first()), compiled(then(), seed=2)
+    saved.train_one_batch(X, Y)
+    saved.save(tmp_path / "net.safetensors")
+    kinds = type(then()).__name__, type(first()).__name__
+    before = bits(read)
+    with pytest.raises(SnapshotError, match="wanted the state of optimizer {}, received {}".format(*kinds)):
+        read.load(tmp_path / "net.safetensors")
+    assert bits(read) == before and not read.optimizer.has_state
+    read.load(tmp_path / "net.safetensors", optimizer=False)
+    assert bits(read) == bits(saved) != before and not read.optimizer.has_state
+
+
+def test_a_run_goes_on_from_a_snapshot_with_equal_bits(tmp_path):
+    whole, read = compiled(muon()), compiled(muon(), seed=2)
+    whole.train_one_batch(X, Y)
+    whole.save(tmp_path / "net.safetensors")
+    read.load(tmp_path / "net.safetensors")
+    for net in (whole, read):
+        net.train_one_batch(X, Y)
+    assert bits(read) == bits(whole)
+
+
+def bits(net: FeedForwardNet) -> dict[str, bytes]:
+    return {name: tensor.to_numpy(value).tobytes() for name, value in net.parameters().items()}

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from math import sqrt
 from typing import Self, Unpack
 
-from singa_lite.common.checks import at_least_zero, check_choice, finite, flag, fraction, integer, names
+from singa_lite.common.checks import at_least_zero, check_choice, finite, flag, fraction, integer, kind_of, names
 from singa_lite.common.errors import GraphError
 from singa_lite.kernels.interface.update import MuonHyper
 from singa_lite.optimizer.adaptive import AdamW
@@ -119,7 +119,7 @@ class Muon(Optimizer):
 def _checked_others(given: object) -> Optimizer:
     """TypeError for what is no optimizer of this kind, ValueError for one that has rules or state."""
     if not isinstance(given, Optimizer) or isinstance(given, Muon):
-        raise TypeError(f"Muon others: wanted another optimizer, such as AdamW(3e-4), received {given!r:.100}")
+        raise TypeError(f"Muon others: wanted another optimizer, such as AdamW(3e-4), received {kind_of(given)}")
     rule = given.rules[0]
     if len(given.rules) > 1 or rule.regularizer is not None or rule.constraint is not None or given.has_state:
         raise ValueError(
