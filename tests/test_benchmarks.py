@@ -36,6 +36,7 @@ ROWS = [
     ("budget.py", "--check 4", "| budget MiB | planned MiB |", ""),
     ("budget.py", "--check 20 --net lenet --batch 16", "| budget MiB | planned MiB |", ""),
     ("checkpoints.py", "", "stands still", ""),
+    ("clipping.py", "--write FILE", "| net, optimizer | batch | MiB | clipped |", ""),
     ("compare.py", "--write FILE", "| net, batch | peer | ms, fastest step: ours |", "torch"),
     ("data_loading.py", "", "shuffled: an epoch reads", ""),
     ("generation.py", "", "texts   ms an id: ours  torch", "torch"),

@@ -15,7 +15,7 @@ from singa_lite.compiler.placed import LimitError, Placed
 from singa_lite.compiler.plan_variants import PlanVariants, has_more, seconds_of
 from singa_lite.compiler.proof.check_rewrites import check_rewrites
 from singa_lite.compiler.recompute.budget import HeldLevels, total_seconds
-from singa_lite.compiler.recompute.recompute_for_clipping import clipping_forms
+from singa_lite.compiler.recompute.recompute_for_clipping import STEP_TWICE, clipping_forms
 from singa_lite.compiler.report.memory_plan import MemoryPlan
 from singa_lite.graph.arena import StepDevice
 from singa_lite.graph.budget_error import BudgetError, OverLimitError
@@ -104,9 +104,14 @@ class WithinBound(Unique):
         return beside.total(self._held, placed.arena_bytes, self._alignment)
 
     def _quickest(self, limit: int) -> Placed:
-        """The plan of the form that takes least time within a limit; LimitError where none of them keeps it."""
+        """The plan of the form that takes least time within a limit; LimitError where none of them keeps it.
+
+        A step that is done twice is searched only where no other form keeps the limit.
+        """
         found, least = list[Placed](), list[Placed]()  # no errors: their frames would keep what the callers hold
         for form, lowering in self._forms():
+            if found and form == STEP_TWICE:
+                break
             try:
                 placed = lowering.within(limit)
             except LimitError as error:

@@ -102,7 +102,8 @@ def test_tiles_give_what_the_record_gives(options: dict[str, Any], rewritten: Ca
     assert ("matmul_add" in kernels) == (rewritten is by_tiles_of_rows)
 
 
-@pytest.mark.parametrize("tied, form", [(False, ""), *((True, form) for form in ["", *FORMS])])
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("form", ["", *FORMS])
 def test_by_classes_no_gradient_of_the_weight_is_whole(tied: bool, form: str):
     """Also where clipping makes it twice, once for the norm and once for its update."""
 

@@ -8,7 +8,8 @@
 What makes a gradient is recorded once; here it stands twice, over blocks of its own, so what the passes do with a
 product and what uses it, they do with both: a large gradient is made, squared and dropped by tiles, and made, applied
 and dropped by tiles. The second time takes the derivatives that were kept, or makes these again too, which is a second
-walk back: derivatives are dropped on the way as ever, and the step takes about as little memory as without clipping.
+walk back: derivatives are dropped on the way as ever. Values of the forward part wait for both walks then, or are made
+again with the rest: a second step in all but the head, which takes about as little memory as without clipping.
 """
 
 from __future__ import annotations
@@ -29,10 +30,13 @@ _BACKWARD = (Phase.DERIVATIVE, Phase.GRADIENT)
 _FACTORS = frozenset({"clip_factor", "unscale_factor"})
 
 
-#: {in words: whether derivatives are made again too}, those first that take less time.
+#: The form that hardly ever takes less time than another that keeps a limit, and that takes longest to search.
+STEP_TWICE = "the step is done twice, for the norm of all gradients and for the updates"
+#: {in words: phases of what is made the second time}, those first that take less time.
 FORMS = {
-    "each gradient is made twice, for the norm of all and for its update": False,
-    "the way back is walked twice, for the norm of all gradients and for the updates": True,
+    "each gradient is made twice, for the norm of all and for its update": (Phase.GRADIENT,),
+    "the way back is walked twice, for the norm of all gradients and for the updates": _BACKWARD,
+    STEP_TWICE: (Phase.FORWARD, *_BACKWARD),
 }
 
 
@@ -42,17 +46,17 @@ def clipping_forms(recorded: Program) -> dict[str, Program]:
     """
     if has_any(recorded):
         return {}
-    found = {name: _ClippingVariant(recorded, derivatives).result() for name, derivatives in FORMS.items()}
+    found = {name: _ClippingVariant(recorded, phases).result() for name, phases in FORMS.items()}
     return {name: program for name, program in found.items() if program is not None}
 
 
 class _ClippingVariant:
-    """derivatives: whether these are made again too, and not kept."""
+    """phases: of what is made the second time."""
 
-    def __init__(self, program: Program, derivatives: bool) -> None:
+    def __init__(self, program: Program, phases: Collection[Phase]) -> None:
         self.program = program
         self.instructions = program.instructions
-        self.phases = _BACKWARD if derivatives else (Phase.GRADIENT,)
+        self.phases = phases
         self.uses = Uses(program.instructions)
         found = [scores_of(program, self.uses, s) for s, i in enumerate(self.instructions) if i.kernel == LOSS]
         steps = (s for one in found if one for s in one.steps)
@@ -81,7 +85,7 @@ class _ClippingVariant:
         return Phase.FORWARD not in phases[first:]
 
     def _steps(self) -> set[int]:
-        """What makes the gradients, from what is kept: forward values, and derivatives that cannot be made again."""
+        """What makes the gradients, from what is kept: values of other phases, and those that cannot be made again."""
         steps, left, seen = set[int](), list(self.squared), set(self.squared)
         while left:
             for step in self.uses.writers[left.pop()]:
@@ -96,7 +100,7 @@ class _ClippingVariant:
         return steps
 
     def _can_be_copied(self, step: int) -> bool:
-        """Whether the instruction may be done twice: it moves nothing that lasts, and writes over no forward value."""
+        """Whether the instruction may be done twice: it moves nothing that lasts, and overwrites nothing kept."""
         made = self.instructions[step]
         facts = SIGNATURES[made.kernel].facts
         if step in self.of_scores or made.phase not in self.phases or facts.again or facts.once:
@@ -130,7 +134,8 @@ class _ClippingVariant:
         for block, group in groups.items():
             placed.setdefault(self._place(block, group, steps), []).extend(over_blocks(i, over) for i in group)
         behind = chain.from_iterable([copies[step], *placed.get(step, [])] for step in steps)
-        made = (*self.instructions[: self.factor + 1], *rest, *placed.get(-1, []), *behind)
+        last = placed.get(len(self.instructions), [])
+        made = (*self.instructions[: self.factor + 1], *rest, *placed.get(-1, []), *behind, *last)
         # What is made the second time does not depend on the factor: other orders would make it before, to wait for it.
         return replace(self.program, instructions=made, sizes=sizes, keeps_order=True)
 
@@ -149,7 +154,9 @@ class _ClippingVariant:
     def _place(self, gradient: int, group: Collection[Instruction], steps: Sequence[int]) -> int:
         """The copy behind which a gradient is applied: it is whole, and what the update changes is not read any more.
 
-        -1: there is none.
+        -1: there is none. The number of all instructions: behind all copies, as a head in tiles makes the scores again.
         """
+        if self.of_scores.intersection(self.uses.writers[gradient]):
+            return len(self.instructions)
         changed = {operand.block for instruction in group for operand in instruction.writes} | {gradient}
         return max((step for step in steps if changed.intersection(blocks_of(self.instructions[step]))), default=-1)
