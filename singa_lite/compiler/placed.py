@@ -30,7 +30,7 @@ class Least(NamedTuple):
     find: Callable[[], Placed]
 
     @classmethod
-    def of_several(cls, forms: Sequence[Least]) -> Least:
+    def joined(cls, forms: Sequence[Least]) -> Least:
         """Returns the least of several forms; those that cannot be it are not searched."""
         return cls(min(form.at_least for form in forms), partial(_smallest, forms))
 

@@ -51,7 +51,7 @@ class PlanVariants:
             if found and not has_more(found[0]):
                 break
         if not found:
-            raise LimitError(limit, Least.of_several(least))
+            raise LimitError(limit, Least.joined(least))
         return min(found, key=seconds_of) if found[1:] else found[0]
 
     def _least(self, form: Lowering, found: Least) -> Placed:

@@ -116,7 +116,7 @@ class WithinBound(Unique):
                 return placed
             found.append(self._of_form(placed, form) if form else placed)
         if not found:
-            raise LimitError(limit, Least.of_several(least))
+            raise LimitError(limit, Least.joined(least))
         return min(found, key=seconds_of) if found[1:] else found[0]
 
     def _of_form(self, placed: Placed, form: str) -> Placed:
