@@ -25,9 +25,9 @@ RISE = 0.04
 ALONE, AT_MOST_TWO, NEAR, IS_NEAR = 0.4, 0.7, 8, 0.6
 #: Ways to hold a value, as often as they are tried.
 WAYS = (KEPT, ONCE, ONCE, PER_CHAIN, PER_READER, SEGMENT)
-#: On the way to a lower floor: the trials for each candidate and at most, the share of these after which the next floor
-#: is given up, that floor as a share of the one before, and by how much bytes above it may rise with a move.
-LOWERING_EACH, LOWERING, GIVEN_UP, STEP_DOWN, SWELL = 100, 6000, 0.25, 0.98, 0.02
+#: On the way to a lower floor: the trials for each candidate and at most, the next floor as a share of the one before,
+#: and by how much bytes above it may rise with a move.
+LOWERING_EACH, LOWERING, STEP_DOWN, SWELL = 100, 6000, 0.98, 0.02
 
 
 class _Moves:
@@ -83,8 +83,8 @@ def lower_floors(local: LocalSearch) -> Iterator[Choice]:
     trials = most = min(LOWERING, LOWERING_EACH * len(local.repeater.candidates))
     while trials > 0 and model.floor > local.bounds.floor:
         aim = max(int(STEP_DOWN * model.floor), local.bounds.floor)
-        excess, end = model.excess(aim), trials - int(GIVEN_UP * most)
-        while model.floor > aim and trials > max(end, 0):
+        excess = model.excess(aim)
+        while model.floor > aim and trials > 0:
             trials -= 1
             allowed, levels, mark = excess * (1 + SWELL * trials / most), moves.next(), model.mark()
             above = model.excess(aim) if model.change(levels) else None
@@ -93,6 +93,5 @@ def lower_floors(local: LocalSearch) -> Iterator[Choice]:
                 continue
             model.settle()
             excess = above
-        if model.floor > aim:
-            return
-        yield local.choice()
+        if model.floor <= aim:
+            yield local.choice()
