@@ -8,8 +8,8 @@ costs what the chain of instructions back to values that are there costs. In fiv
 - *Bounds* (`LiveBytesBounds`): values that do not fit whatever else is dropped are dropped first.
 - *Greedy*: of the best values to drop, or to keep for shorter, the one that takes most of the bytes above the limit a
   second, by trial; and so on until the limit holds. Then values are kept after all where the limit holds without.
-- *Low floors*, where that ends above the limit: from choices of low floors, which greedy steps from several starts
-  reach at any cost, and only random moves if these do not, values are kept after all.
+- *Low floors*, where that ends above the limit: from choices of low floors, which greedy steps from several starts and
+  random moves reach at any cost, values are kept after all.
 - *Annealing*: levels of a few values at a time are changed at random, with a fixed seed, and stay so where that costs
   less, or, in the beginning, hardly more.
 - *Exchanged*: each of the costliest values is kept for once, and what is cheaper dropped in its place.
@@ -159,13 +159,12 @@ class SmallSearch:
     @property
     def lowest(self) -> Choice:
         """The choice of the lowest floor that small steps reach."""
-        return min((trail[-1] for trail in (*self._trails, self._annealed)), key=by_floor)
+        return min((trail[-1] for trail in self._trails), key=by_floor)
 
     def _from_low_floors(self, limit: int) -> Choice | None:
         """The cheapest of what is left of each trail's cheapest choice within the limit, when values are taken back."""
         found = []
-        low = [trail for trail in self._trails if trail[-1].floor <= limit]
-        for trail in low or [self._annealed]:
+        for trail in self._trails:
             if trail[-1].floor <= limit:
                 self._local.begin(min((one for one in trail if one.floor <= limit), key=by_time).levels)
                 self._local.take_back(limit)
@@ -177,13 +176,9 @@ class SmallSearch:
         """Choices of ever lower floors, each list from another start; what they cost is not asked."""
         candidates = self._local.repeater.candidates
         starts = [{}, *(dict.fromkeys(candidates, level) for level in (PER_READER, PER_CHAIN))]
-        return [list(self._lowered_from(start)) for start in starts]
-
-    @cached_property
-    def _annealed(self) -> list[Choice]:
-        """Choices of ever lower floors, by random moves from the lowest of the trails."""
-        self._local.begin(min((trail[-1] for trail in self._trails), key=by_floor).levels)
-        return [self._local.choice(), *lower_floors(self._local)]
+        trails = [list(self._lowered_from(start)) for start in starts]
+        self._local.begin(min((trail[-1] for trail in trails), key=by_floor).levels)
+        return [*trails, [self._local.choice(), *lower_floors(self._local)]]
 
     def _lowered_from(self, start: Mapping[int, int]) -> Iterator[Choice]:
         self._local.begin(start)
