@@ -12,7 +12,7 @@ from typing import NamedTuple
 from singa_lite.compiler.ir.program import Program, floor, host_requests, requests
 from singa_lite.compiler.order.workspace import has_levels, with_target_scratch, with_workspaces
 from singa_lite.compiler.pipeline import parted, planning, rewriting, run_passes
-from singa_lite.compiler.placed import LimitError, Placed, collector_paused
+from singa_lite.compiler.placed import Least, LimitError, Placed, collector_paused
 from singa_lite.compiler.placement.check import check
 from singa_lite.compiler.placement.planner import plan
 from singa_lite.compiler.placement.problem import CapacityError, Plan, PlanError, Request
@@ -184,6 +184,8 @@ class Lowering:
         """A placement may miss the floor by some bytes: then the passes are given as many less."""
         if self._keeps(limit):
             return self._free
+        if self._at_least(limit) > limit:
+            raise self._limit_error(limit)
         aim, found = limit, list[Placed]()
         for _ in range(MOST_LIMITS):
             placements = self._placements(aim, limit)
@@ -197,7 +199,19 @@ class Lowering:
             return min(found, key=lambda one: total_seconds(one.planned))
         if self._least.arena_bytes <= limit:
             return self._least
-        raise LimitError(limit, self._least)
+        raise self._limit_error(limit)
+
+    def _limit_error(self, limit: int) -> LimitError:
+        return LimitError(limit, Least(self._at_least(), lambda: self._least))
+
+    def _at_least(self, limit: int = -1) -> int:
+        """Bytes that no arena is below, as moves and copies are; or any below `limit`, if they are not above it."""
+        least = inf
+        for form in (self._program, *self._program.rivals) if self._recorded.target.link is None else ():
+            least = min(least, LEAST_MOVED * self._searches.search_of(form).bound)
+            if least <= limit:
+                break
+        return int(least) if least < inf else 0
 
     def _placements(self, aim: int, limit: int) -> list[Placed]:
         """Placements of what is found for an aim, the cheapest first, up to the first whose arena keeps the limit."""
@@ -212,13 +226,14 @@ class Lowering:
 
         Floors are compared before the passes behind the search, which lower one program's and not another's.
         """
-        least = self._placed(0)
-        while least.arena_bytes:
-            limit = int(NAMED * least.arena_bytes)
-            lower = self._placed(limit)
-            if lower.arena_bytes > limit:
-                break
-            least = lower
+        with collector_paused():
+            least = self._placed(0)
+            while least.arena_bytes:
+                limit = int(NAMED * least.arena_bytes)
+                lower = self._placed(limit)
+                if lower.arena_bytes > limit:
+                    break
+                least = lower
         return least
 
     def _placed(self, limit: int | None, rank: int = 0, within: int | None = None, search: bool = True) -> Placed:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from typing import NamedTuple
 
 from singa_lite.common.packed import Packed
 from singa_lite.compiler.ir.operation import Instruction, Operand
@@ -20,12 +21,44 @@ from singa_lite.compiler.proof.read_from import check_reads
 from singa_lite.compiler.recompute.budget import HeldLevels
 
 
+class Least(NamedTuple):
+    """The plan of the smallest arena of a form, which is searched for when `find` is called. at_least: bytes that no
+    arena of the form is below.
+    """
+
+    at_least: int
+    find: Callable[[], Placed]
+
+    @classmethod
+    def joined(cls, forms: Sequence[Least]) -> Least:
+        """Returns the least of several forms; those that cannot be it are not searched."""
+        return cls(min(form.at_least for form in forms), partial(_smallest, forms))
+
+
+def _smallest(forms: Sequence[Least]) -> Placed:
+    first, *others = sorted(forms, key=lambda form: form.at_least)
+    best = first.find()
+    for form in others:
+        if form.at_least < best.arena_bytes:
+            best = min(best, form.find(), key=lambda placed: placed.arena_bytes)
+    return best
+
+
 class LimitError(PlanError):
     """No plan within the limit was found. limit: bytes of the arena; least: the plan of the smallest arena found."""
 
-    def __init__(self, limit: int, least: Placed) -> None:
-        self.limit, self.least = limit, least
-        super().__init__(f"wanted an arena of at most {limit:,} bytes, the least found is {least.arena_bytes:,}")
+    def __init__(self, limit: int, found: Least) -> None:
+        super().__init__(limit, found)
+        self.limit, self.found = limit, found
+
+    @cached_property
+    def least(self) -> Placed:
+        """The plan of the smallest arena found; it is searched for when it is first asked for."""
+        return self.found.find()
+
+    def __str__(self) -> str:
+        """What was wanted, and what the least is."""
+        return f"wanted an arena of at most {self.limit:,} bytes, the least found is {self.least.arena_bytes:,}"
 
 
 @dataclass(frozen=True)

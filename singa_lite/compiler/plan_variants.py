@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from singa_lite.compiler.ir.operation import Instruction
 from singa_lite.compiler.ir.program import Program
 from singa_lite.compiler.lower import Lowering, Sketched
-from singa_lite.compiler.placed import LimitError, Placed
+from singa_lite.compiler.placed import Least, LimitError, Placed
 from singa_lite.compiler.recompute.budget import HeldLevels, total_seconds, waiting
 from singa_lite.compiler.rewrite.head_classes import AGAIN
 from singa_lite.compiler.rewrite.scores import LOSS
@@ -42,18 +42,23 @@ class PlanVariants:
 
     def _quickest(self, limit: int) -> Placed:
         """The plan of the form that takes less time; the least of both where neither keeps the limit."""
-        found, least = list[Placed](), list[Placed]()
+        found, least = list[Placed](), list[Least]()  # no errors: their frames would keep what the callers hold
         for form in self._forms():
             try:
-                placed, plans = form.within(limit), found
+                found.append(self._of_form(form, form.within(limit)))
             except LimitError as error:
-                placed, plans = error.least, least
-            plans.append(placed if form is self.usual else placed.compared_with(self.usual.without_limit()))
+                least.append(error.found._replace(find=partial(self._least, form, error.found)))
             if found and not has_more(found[0]):
                 break
         if not found:
-            raise LimitError(limit, min(least, key=lambda placed: placed.arena_bytes))
+            raise LimitError(limit, Least.joined(least))
         return min(found, key=seconds_of) if found[1:] else found[0]
+
+    def _least(self, form: Lowering, found: Least) -> Placed:
+        return self._of_form(form, found.find())
+
+    def _of_form(self, form: Lowering, placed: Placed) -> Placed:
+        return placed if form is self.usual else placed.compared_with(self.usual.without_limit())
 
     def sketched(self, limit: int, start: HeldLevels | None, thrifty: bool = True) -> Sketched | None:
         """As `Lowering.sketched`."""

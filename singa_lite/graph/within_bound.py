@@ -11,7 +11,7 @@ from singa_lite.compiler.byte_limit import ByteLimit, further_bytes, launch_byte
 from singa_lite.compiler.ir.program import Program
 from singa_lite.compiler.lower import Sketched
 from singa_lite.compiler.order.workspace import with_workspaces
-from singa_lite.compiler.placed import LimitError, Placed
+from singa_lite.compiler.placed import Least, LimitError, Placed
 from singa_lite.compiler.plan_variants import PlanVariants, has_more, seconds_of
 from singa_lite.compiler.proof.check_rewrites import check_rewrites
 from singa_lite.compiler.recompute.budget import HeldLevels, total_seconds
@@ -108,20 +108,20 @@ class WithinBound(Unique):
 
         A step that is done twice is searched only where no other form keeps the limit.
         """
-        found, least = list[Placed](), list[Placed]()  # no errors: their frames would keep what the callers hold
+        found, least = list[Placed](), list[Least]()  # no errors: their frames would keep what the callers hold
         for form, lowering in self._forms():
             if found and form == STEP_TWICE:
                 break
             try:
                 placed = lowering.within(limit)
             except LimitError as error:
-                least.append(error.least)
+                least.append(error.found)
                 continue
             if not form and not has_more(placed):
                 return placed
             found.append(self._of_form(placed, form) if form else placed)
         if not found:
-            raise LimitError(limit, min(least, key=lambda placed: placed.arena_bytes))
+            raise LimitError(limit, Least.joined(least))
         return min(found, key=seconds_of) if found[1:] else found[0]
 
     def _of_form(self, placed: Placed, form: str) -> Placed:

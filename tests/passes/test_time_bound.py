@@ -150,6 +150,7 @@ def test_a_plan_says_how_far_the_best_possible_may_be():
     [
         ((8192, 256, 128, 4, 32), 0.35),
         pytest.param((50257, 1024, 1024, 16, 24), 0.3, marks=pytest.mark.nightly, id="GPT-2 medium"),
+        pytest.param((8192, 256, 128, 4, 96), 0.3, marks=pytest.mark.nightly, id="96 blocks"),
     ],
 )
 def test_a_chain_of_blocks_is_near_the_best_possible(sizes, share):

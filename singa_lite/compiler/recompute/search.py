@@ -14,10 +14,10 @@ costs what the chain of instructions back to values that are there costs. In fiv
   less, or, in the beginning, hardly more.
 - *Exchanged*: each of the costliest values is kept for once, and what is cheaper dropped in its place.
 
-A trial of one value after the other takes too long where there are thousands. So in large programs cuts of the chain of
-stages (`chain_cuts.py`), which are near the optimum of a chain, compete with greedy steps alone; these are better where
-values differ much in what they cost, and not much has to be dropped. The few costliest values of the better one
-are exchanged.
+A trial of one value after the other takes too long where there are thousands. So in large programs three choices
+compete: cuts of the chain of stages (`chain_cuts.py`), which are near the optimum where little memory is left; equal
+values of equal blocks together (`equal_values.py`), which are where values are made again once; and greedy steps alone.
+The few costliest values of the best are exchanged.
 
 All is bounded by numbers of trials and not by time, so a plan does not depend on how fast the machine is. In programs
 that are small enough a limit gets what the next of a ladder of fixed rungs gets, so that more bytes take no more time.
@@ -34,6 +34,7 @@ from functools import cached_property
 from singa_lite.compiler.ir.program import Program
 from singa_lite.compiler.recompute.annealing import lower_cost, lower_floors
 from singa_lite.compiler.recompute.chain_cuts import cuts
+from singa_lite.compiler.recompute.equal_values import EqualValues
 from singa_lite.compiler.recompute.local_search import Choice, LocalSearch, by_floor, by_time
 from singa_lite.compiler.recompute.repeats import PER_CHAIN, PER_READER, Repeater, level_of
 from singa_lite.compiler.recompute.stages import Stage, stages
@@ -52,6 +53,8 @@ REPAIRS, TURNS = 40, 400
 TRIES = 4
 #: Share of the free floor below which the greedy search is left out, if cuts of the chain fit.
 CUTS_WIN = 0.2
+#: What takes more than so many times the seconds of the cheapest choice is not exchanged.
+NEAR = 1.1
 #: From one aim of cuts to the next, where the least is sought.
 LOWER_CUTS = 0.6
 
@@ -88,6 +91,11 @@ class Search:
     def lowest(self) -> Choice:
         """The choice of the lowest floor that was found, whatever it costs."""
         return self._solver.lowest
+
+    @property
+    def bound(self) -> int:
+        """Live bytes that no choice is below."""
+        return self._local.bounds.floor
 
     @cached_property
     def least(self) -> Choice:
@@ -182,7 +190,7 @@ class SmallSearch:
 
 
 class LargeSearch:
-    """The search of a program with many candidates: cuts of the chain of its stages, and greedy steps."""
+    """The search of a program with many candidates: cuts of the chain of its stages, equal values, and greedy steps."""
 
     def __init__(self, local: LocalSearch) -> None:
         self._local = local
@@ -191,13 +199,16 @@ class LargeSearch:
         """The cheapest choice found within a limit; None where none was found."""
         found = [self._by_cuts(limit)]
         if limit >= CUTS_WIN * self._free:
-            found.append(self._greedy(limit))
+            found += [self._greedy(limit), self._by_equal_values(limit)]
         fitting = [choice for choice in found if choice is not None and choice.floor <= limit]
         if not fitting and self.lowest.floor <= limit:
             fitting.append(self.lowest)
-        if not fitting:
-            return None
-        self._local.begin(min(fitting, key=by_time).levels)
+        least = min((choice.seconds for choice in fitting), default=0.0)
+        near = [self._exchanged(choice, limit) for choice in fitting if choice.seconds <= NEAR * least]
+        return min(near, key=by_time, default=None)
+
+    def _exchanged(self, choice: Choice, limit: int) -> Choice:
+        self._local.begin(choice.levels)
         self._local.exchange(limit)
         return self._local.choice()
 
@@ -211,6 +222,10 @@ class LargeSearch:
         if not found or min(found, key=by_floor).floor >= CUTS_WIN * self._free:
             found.append(self._greedy(int(CUTS_WIN * self._free)))
         return min(found, key=by_floor)
+
+    @cached_property
+    def _equal(self) -> EqualValues:
+        return EqualValues(self._local)
 
     @cached_property
     def _chain(self) -> Sequence[Stage]:
@@ -238,6 +253,15 @@ class LargeSearch:
         if depths is None:
             return None
         self._local.begin({block: level_of(depth) for block, depth in depths.items()})
+        return self._local.choice()
+
+    def _by_equal_values(self, limit: int) -> Choice:
+        """Equal values of equal blocks dropped together; those that are needless are kept after all."""
+        choice = self._equal.dropped(limit)
+        if choice.floor > limit:
+            return choice
+        self._local.begin(choice.levels)
+        self._local.take_back(limit)
         return self._local.choice()
 
     def _greedy(self, limit: int) -> Choice:
