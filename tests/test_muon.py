@@ -137,7 +137,6 @@ def with_state() -> optimizer.Optimizer:
         ({"others_for": "head/*"}, TypeError, "'head/[*]'"),
         ({"others_for": ["head/*", 3]}, TypeError, r"\['head/[*]', 3\]"),
     ],
-    ids=str,
 )
 def test_other_choices_are_refused(options, error, received):
     made = {
