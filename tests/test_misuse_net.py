@@ -389,7 +389,6 @@ CALLS = [
     of_net(lambda net: net.optimizer.update("dense/weight", X, X), TypeError, "ndarray"),
     of_net(lambda net: net.to_device("gpu"), RuntimeError, "'gpu'"),
     of_net(lambda net: setattr(net, "seed", "x"), TypeError, "net.seed", "'x'"),
-    of_net(lambda net: setattr(net.optimizer, "state_dtype", "x"), ValueError, "Adam state_dtype", "'int8'"),
 ]
 TABLES = {"building": BUILDING, "compile": COMPILE, "batches": BATCHES, "calls": CALLS}
 

@@ -203,6 +203,13 @@ def test_what_cannot_be_kept_so_is_refused_at_compile(opt, given, error):
     assert net.optimizer is compiled_with
 
 
+def test_a_name_set_by_hand_is_checked_at_the_next_step():
+    net = classifier()
+    net.optimizer.state_dtype = "float8"
+    with pytest.raises(ValueError, match=r"state_dtype.*'int8'.*received 'float8'"):
+        trained(net, stop=1)
+
+
 def test_parameters_of_another_dtype_are_refused():
     net = FeedForwardNet(loss.SquaredError(), dtype=np.float64)
     net.add(layers.Dense("a", 2, input_sample_shape=(3,)))

@@ -83,9 +83,8 @@ def or_none(check: Callable[[str, Any], object]) -> Callable[[str, Any], object]
 
 
 def names(where: str, given: Collection[str]) -> list[str]:
-    """Names as a list. TypeError for one name alone, whose letters would be taken for names, and for no names."""
-    is_list = isinstance(given, Collection) and not isinstance(given, str | np.ndarray)
-    if not is_list or not all(isinstance(each, str) for each in given):
+    """Names as a list. TypeError for one name alone, whose letters would be taken for names, and for no collection."""
+    if isinstance(given, str | np.ndarray) or not isinstance(given, Collection):
         raise TypeError(f"{where}: wanted a list of names, received {given!r}")
     return list(given)
 

@@ -60,6 +60,8 @@ class Muon(Optimizer):
         self.adjust_lr = check_choice("Muon adjust_lr", adjust_lr, ADJUST_LR)
         self.others = _checked_others(AdamW() if others is None else others)
         self.others_for = tuple(names("Muon others_for", others_for))
+        if not all(isinstance(pattern, str) for pattern in self.others_for):
+            raise TypeError(f"Muon others_for: wanted a list of names, received {others_for!r:.100}")
         self.settings = {
             "momentum": fraction("Muon momentum", momentum),
             "nesterov": flag("Muon nesterov", nesterov),

@@ -8,14 +8,19 @@ import numpy as np
 
 from singa_lite.common.array_types import DType
 from singa_lite.kernels.interface.state_format import BFLOAT16, BLOCKED, LEAST_ELEMENTS, blocked_shape
-from singa_lite.optimizer.stepping import STATE_DTYPES, Stepping
+from singa_lite.optimizer.stepping import Stepping
 from singa_lite.tensor import Shape
 
-NAMES = STATE_DTYPES
+NAMES = ("bfloat16", "int8")
 
 
 def form(state_dtype: str | None, shape: Shape, dtype: DType) -> tuple[Shape, DType]:
-    """Shape and dtype of a state tensor for a parameter of this shape and dtype, see `Optimizer.keep_state_as`."""
+    """Shape and dtype of a state tensor for a parameter of this shape and dtype, see `Optimizer.keep_state_as`.
+
+    ValueError for a name that was set by hand and is not known.
+    """
+    if state_dtype not in (None, *NAMES):
+        raise ValueError(f"optimizer state_dtype: wanted one of {NAMES} or None, received {state_dtype!r:.100}")
     if state_dtype == "bfloat16":
         return shape, BFLOAT16
     if state_dtype == "int8" and prod(shape) >= LEAST_ELEMENTS:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from singa_lite.common.checks import at_least_zero, check_choice, integer
+from singa_lite.common.checks import at_least_zero, integer
 from singa_lite.common.described import Described
 from singa_lite.device import Device, device_of
 from singa_lite.optimizer import schedule
@@ -18,8 +18,6 @@ from singa_lite.tensor import Tensor, from_numpy
 
 #: A number, or a function of the step, 0 for the first update.
 LearningRate = float | Callable[[int], float]
-#: What state may be kept as beside the parameters' dtype.
-STATE_DTYPES = ("bfloat16", "int8")
 
 
 class Rounding(NamedTuple):
@@ -32,7 +30,8 @@ class Rounding(NamedTuple):
 class Stepping(Described):
     """Base of `Optimizer`: its schedule, and the steps that have begun. lr: a number or a schedule.
 
-    state, state_dtypes, rounding, slots, gathering: the optimizer's own.
+    state, state_dtypes, rounding, slots, gathering: the optimizer's own. state_dtype: what `keep_state_as` was given
+    last.
     """
 
     state: MutableMapping[Any, dict[str, Tensor]]
@@ -52,7 +51,7 @@ class Stepping(Described):
         self._rate = 0.0
         self._step = 0
         self._begun = False
-        self._state_dtype: str | None = None
+        self.state_dtype: str | None = None
         self._updated: set[str | Tensor] = set()
 
     @property
@@ -72,16 +71,6 @@ class Stepping(Described):
     @lr.setter
     def lr(self, lr: LearningRate) -> None:
         self.schedule = lr
-
-    @property
-    def state_dtype(self) -> str | None:
-        """What `keep_state_as` was given last; ValueError for a name that it does not know."""
-        return self._state_dtype
-
-    @state_dtype.setter
-    def state_dtype(self, name: str | None) -> None:
-        where = f"{type(self).__name__} state_dtype"
-        self._state_dtype = None if name is None else check_choice(where, name, STATE_DTYPES)
 
     @property
     def last_rate(self) -> float:
