@@ -219,7 +219,7 @@ def test_within_a_budget_gradients_are_made_twice(options):
 
 
 def test_where_values_may_not_wait_for_both_walks_the_step_is_done_twice_and_gives_equal_bits():
-    def made(**options: Any) -> FeedForwardNet:
+    def compiled(**options: Any) -> FeedForwardNet:
         net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(kernels="numpy"), seed=4)
         net.add(layers.Dense("in", 64, input_sample_shape=(20,)))
         for number in range(12):
@@ -230,10 +230,10 @@ def test_where_values_may_not_wait_for_both_walks_the_step_is_done_twice_and_giv
 
     rng = np.random.default_rng(2)
     x, y = rng.standard_normal((64, 20)).astype(np.float32), rng.integers(0, 64, 64)
-    free = made()
+    free = compiled()
     plan = free.plan_batch(64)
     budget = plan.total_bytes - int(0.4 * plan.arena_bytes)
-    within = made(memory_budget=budget)
+    within = compiled(memory_budget=budget)
     for net in (free, within):
         for _ in range(3):
             net.train_one_batch(x, y)

@@ -125,7 +125,7 @@ def _cast(node: OnnxNode, x: Value) -> Value:
 
 @TENSORS.enters("Erf")
 def _erf(node: OnnxNode, z: Tensor) -> Tensor:
-    """erf(z) = 2 * gelu(u) / u - 1 with u = sqrt(2) z; near 0, where that is 0 / 0, the first terms of its series."""
+    """The error function: 2 * gelu(u) / u - 1, u = sqrt(2) z; near 0, where that is 0 / 0, two terms of its series."""
     u = autograd.scale(z, sqrt(2.0))
     is_small = autograd.less(autograd.abs(u), 0.05)
     divisor = autograd.where(is_small, 1.0, u)

@@ -54,7 +54,7 @@ class Optimizer(Stepping):
 
     schedule: may be exchanged at any time, also by its other name `lr`. step: how many steps have begun (`Stepping`).
     state: {parameter's name, or the parameter itself where it has none: {slot: Tensor}}; made at a parameter's first
-    update. gathering: what `compile(accumulate=)` has added up.
+    update. state_dtype: what `keep_state_as` was given last. gathering: what `compile(accumulate=)` has added up.
 
     >>> optimizer.SGD(lr=0.1).register("*/bias", lr_mult=2.0)  # twice the rate for all biases
     """
@@ -84,6 +84,7 @@ class Optimizer(Stepping):
         self.settings: dict[str, Any] = {}
         self.slots = self.kernel_slots
         self.state: dict[str | Tensor, dict[str, Tensor]] = StateTable()
+        self.state_dtype: str | None = None
         self.rounding = Rounding()
         self.gathering = GradientAccumulation()
         general = checked_rule(type(self).__name__, "*", regularizer=regularizer, constraint=constraint)

@@ -30,13 +30,13 @@ class Rounding(NamedTuple):
 class Stepping(Described):
     """Base of `Optimizer`: its schedule, and the steps that have begun. lr: a number or a schedule.
 
-    state, state_dtypes, rounding, slots, gathering: the optimizer's own. state_dtype: what `keep_state_as` was given
-    last.
+    state, state_dtype, state_dtypes, rounding, slots, gathering: the optimizer's own.
     """
 
     state: MutableMapping[Any, dict[str, Tensor]]
     gathering: GradientAccumulation
     slots: tuple[str, ...]
+    state_dtype: str | None
     state_dtypes: ClassVar[tuple[str, ...]]
     rounding: Rounding
 
@@ -51,7 +51,6 @@ class Stepping(Described):
         self._rate = 0.0
         self._step = 0
         self._begun = False
-        self.state_dtype: str | None = None
         self._updated: set[str | Tensor] = set()
 
     @property

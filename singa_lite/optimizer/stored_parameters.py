@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
+from math import prod
 from typing import cast
 
 import numpy as np
@@ -62,11 +63,12 @@ def begin_state(state: Mapping[str, Tensor], value: Tensor, name: str | None, ro
 
 
 def _spread(error: Array, value: Array, stream: int) -> None:
-    """Each element's place, mixed, some rows at a time. A zero keeps 0: its bits less an error are no number's."""
-    rows = max(1, _TOGETHER * len(error) // max(error.size, 1))
+    """Gives each element an error by its place, some rows at a time. A zero keeps 0: no bits lie below its own."""
+    columns = max(prod(error.shape[1:]), 1)
+    rows = max(1, _TOGETHER // columns)
     for start in range(0, len(error), rows):
         part = error[start : start + rows]
-        mixed = np.arange(part.size, dtype=np.uint32) + np.uint32((start * (error.size // len(error)) + stream) % 2**32)
+        mixed = np.arange(part.size, dtype=np.uint32) + np.uint32((start * columns + stream) % 2**32)
         for shift, factor in ((16, 0x9E3779B1), (15, 0x85EBCA6B)):
             mixed ^= mixed >> np.uint32(shift)
             mixed *= np.uint32(factor)

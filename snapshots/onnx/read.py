@@ -1,4 +1,4 @@
-"""An ONNX file as plain values: nodes, inputs, outputs and arrays. All lengths are checked before an array is made.
+"""Reads an ONNX file into plain values: nodes, inputs, outputs, arrays. Lengths are checked before an array is made.
 
 Floats of 16 and 64 bits become float32, in which the net computes.
 """

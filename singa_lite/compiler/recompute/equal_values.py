@@ -39,7 +39,7 @@ class EqualValues:
         return sum(self._local.model.costs[step] for step in of.chain([block], lambda b: of.passing.get(b, now) < now))
 
     def dropped(self, limit: int) -> Choice:
-        """As few values dropped, in the order, as the limit takes; all of them where it does not hold with any."""
+        """Returns the choice that drops the fewest values, in order, within the limit; all where none keeps it."""
         most, few, enough = self._first(len(self._order)), 0, len(self._order)
         while few < enough:
             number = (few + enough) // 2

@@ -100,7 +100,7 @@ class _ClippingVariant:
         return steps
 
     def _can_be_copied(self, step: int) -> bool:
-        """Whether the instruction may be done twice: it moves nothing that lasts, and overwrites nothing kept."""
+        """Whether the instruction may be done twice: it changes no lasting state and overwrites no kept value."""
         made = self.instructions[step]
         facts = SIGNATURES[made.kernel].facts
         if step in self.of_scores or made.phase not in self.phases or facts.again or facts.once:
