@@ -14,8 +14,7 @@ from operator import attrgetter
 import numpy as np
 
 from singa_lite.common.array_types import Array
-from singa_lite.common.checks import is_bfloat16
-from singa_lite.optimizer.stored_parameters import update_dtype
+from singa_lite.common.checks import gradient_dtype, is_bfloat16
 from singa_lite.snapshots.manifest import Attribute
 from singa_lite.snapshots.tree import ArraySpec, LazyArray, Tree
 from singa_lite.tensor import Tensor, to_numpy
@@ -39,7 +38,7 @@ def lazy(tensor: Tensor) -> LazyArray:
 
 def spec(tensor: Tensor) -> ArraySpec:
     """What a tensor is to be given."""
-    return ArraySpec(tensor.shape, update_dtype(tensor))
+    return ArraySpec(tensor.shape, gradient_dtype(tensor.dtype))
 
 
 def is_bits(contents: Tree, path: str) -> bool:

@@ -152,6 +152,11 @@ def is_bfloat16(dtype: DType) -> bool:
     return dtype.kind == "V" and dtype.name == "bfloat16"
 
 
+def gradient_dtype(dtype: DType) -> DType:
+    """Returns the dtype of the gradient and the update of a parameter: float32 for bfloat16, else the parameter's."""
+    return np.dtype(np.float32) if is_bfloat16(dtype) else dtype
+
+
 def narrow_dtype(where: str, name: str) -> DType:
     """Returns the NumPy dtype of a name. ImportError, which begins with `where`, for bfloat16 without ml_dtypes."""
     if name == "bfloat16" and find_spec("ml_dtypes") is None:

@@ -7,11 +7,11 @@ from typing import Unpack
 import numpy as np
 
 from singa_lite.common.array_types import DType
-from singa_lite.common.checks import at_least_one, at_least_zero, at_most_zero, or_none
+from singa_lite.common.checks import at_least_one, at_least_zero, at_most_zero, gradient_dtype, or_none
 from singa_lite.device import device_of
 from singa_lite.kernels.interface.update import AdafactorHyper, Hyper
 from singa_lite.optimizer.base import COUNT, LearningRate, Optimizer, Parts
-from singa_lite.optimizer.stored_parameters import run_update, update_dtype
+from singa_lite.optimizer.stored_parameters import run_update
 from singa_lite.tensor import Shape, Tensor
 
 
@@ -57,7 +57,7 @@ class Adafactor(Optimizer):
 
     def slot_forms(self, value: Tensor, stored: str | None) -> dict[str, tuple[Shape, DType]]:
         """Means of the last axis and of the one before it, or of each element where there is but one axis."""
-        shape, dtype = value.shape, update_dtype(value)
+        shape, dtype = value.shape, gradient_dtype(value.dtype)
         if len(shape) < 2:
             return {"variance": (shape, dtype), "count": COUNT}
         rows, columns = (*shape[:-1], 1), (*shape[:-2], 1, shape[-1])

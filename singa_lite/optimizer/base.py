@@ -9,7 +9,7 @@ from weakref import ReferenceType, ref
 import numpy as np
 
 from singa_lite.common.array_types import DType
-from singa_lite.common.checks import at_least_zero
+from singa_lite.common.checks import at_least_zero, gradient_dtype
 from singa_lite.common.contexts import in_own_context
 from singa_lite.common.described import Described, differences
 from singa_lite.common.errors import GraphError, ShapeError
@@ -25,7 +25,7 @@ from singa_lite.optimizer.rules import Rule, Rules, checked_rule
 from singa_lite.optimizer.state_tensors import are_abstract, move, zeros
 from singa_lite.optimizer.stepping import LearningRate as LearningRate
 from singa_lite.optimizer.stepping import Stepping
-from singa_lite.optimizer.stored_parameters import Rounding, begin_state, own_forms, run_update, update_dtype
+from singa_lite.optimizer.stored_parameters import Rounding, begin_state, own_forms, run_update
 from singa_lite.tensor import Shape, Tensor
 
 #: Shape and dtype of the count of a parameter's updates.
@@ -296,13 +296,13 @@ class Optimizer(Stepping):
 
     def zeros_like(self, value: Tensor) -> Tensor:
         """Zeros of a parameter's shape, in its gradient's dtype, which lie as it does."""
-        return zeros(value.shape, update_dtype(value), value)
+        return zeros(value.shape, gradient_dtype(value.dtype), value)
 
     def slot_forms(self, value: Tensor, stored: str | None) -> dict[str, tuple[Shape, DType]]:
         """{slot: shape and dtype} of its own state of a parameter: by `stored`, a state_dtype, as the value, but for
         count.
         """
-        form = state_dtype.form(stored, value.shape, update_dtype(value))
+        form = state_dtype.form(stored, value.shape, gradient_dtype(value.dtype))
         return dict.fromkeys(self.slots, form) | {"count": COUNT}
 
     def state_forms(self, value: Tensor, name: str | None = None) -> dict[str, tuple[Shape, DType]]:

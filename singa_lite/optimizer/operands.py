@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from singa_lite.autograd.ops.op import common_device
+from singa_lite.common.checks import gradient_dtype
 from singa_lite.common.errors import ShapeError
-from singa_lite.optimizer.stored_parameters import update_dtype
 from singa_lite.tensor import Tensor
 
 
@@ -19,7 +19,7 @@ def check_operands(kind: str, name: str | None, value: Tensor, gradient: Tensor)
     if gradient.shape != value.shape:
         raise ShapeError(f"{where}: wanted a gradient of shape {value.shape}, received {gradient.shape}")
     common_device(where, [value, gradient])
-    if update_dtype(value).kind != "f" or gradient.dtype != update_dtype(value):
+    if gradient_dtype(value.dtype).kind != "f" or gradient.dtype != gradient_dtype(value.dtype):
         raise TypeError(
             f"{where}: wanted a float parameter and a gradient of its dtype, "
             f"received {value.dtype} and {gradient.dtype}"

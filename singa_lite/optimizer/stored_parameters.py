@@ -28,7 +28,6 @@ from singa_lite.tensor import Shape, Tensor
 ROUNDINGS = ("stochastic", "compensated")
 #: The slot of what rounding to nearest left over.
 ERROR = "error"
-_WIDE = np.dtype(np.float32)
 #: Errors that are made at a time.
 _TOGETHER = 1 << 16
 
@@ -36,11 +35,6 @@ _TOGETHER = 1 << 16
 def is_stored(value: Tensor) -> bool:
     """Whether a parameter is stored in bfloat16."""
     return is_bfloat16(value.dtype)
-
-
-def update_dtype(value: Tensor) -> DType:
-    """The dtype of a parameter's gradient, in which its update is done."""
-    return _WIDE if is_stored(value) else value.dtype
 
 
 def own_forms(value: Tensor, rounding: Rounding) -> dict[str, tuple[Shape, DType]]:

@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from singa_lite.common.array_types import DType
+from singa_lite.common.checks import gradient_dtype
 from singa_lite.common.strides import laid_out
 from singa_lite.device import Device, device_of
 from singa_lite.graph.graph import Phase
 from singa_lite.kernels.collective import CollectiveKind
-from singa_lite.optimizer.stored_parameters import update_dtype
 from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.parallel.gradients.ownership import Bucket, Member, Ownership
 from singa_lite.tensor import Tensor
@@ -88,7 +88,7 @@ class Buckets:
         self._device = device_of(turn)
         self._take = take
         self._bucket: PackedMemory | None = None
-        sizes = [value.size() * update_dtype(value).itemsize for value in parameters]
+        sizes = [value.size() * gradient_dtype(value.dtype).itemsize for value in parameters]
         self._left = sum(nbytes for nbytes in sizes if nbytes < ranks.bucket_bytes)
 
     def take(self, name: str, value: Tensor, gradient: Tensor) -> None:
