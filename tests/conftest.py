@@ -124,6 +124,14 @@ def _modules_are_found_as_before(monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
 
 
+@pytest.fixture(autouse=True)
+def _seeds_begin_anew():
+    """No test depends on how many seeds the tests before it took."""
+    from singa_lite import device  # after the environment is set, see above
+
+    device.cpu().set_random_seed(0)
+
+
 def pytest_make_parametrize_id(val):
     """A function's own name: with its address, as pytest has it, no two processes would have the same tests."""
     return getattr(val, "__name__", None) if callable(val) else None

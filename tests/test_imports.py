@@ -52,6 +52,7 @@ BESIDE = (
 )
 SHARED = (
     *("kernels.ids", "kernels.philox", "kernels.unweighted"),
+    "kernels.composed",
     "kernels.low_rank_product",
     "kernels.quantized_product",
     "kernels.workers",
@@ -76,7 +77,8 @@ CLOSED = {
         *SHARED,
     ),
     "kernels.cuda_kernels": (
-        *("common.array_types", "common.errors", "common.strides", "kernels.low_rank_product"),
+        *("common.array_types", "common.errors", "common.strides"),
+        *("kernels.composed", "kernels.low_rank_product", "kernels.quantized_product"),
         *BESIDE,
     ),
 }

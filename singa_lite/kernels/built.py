@@ -81,7 +81,7 @@ class BuiltKernel(Unique, Generic[AnyRoutine]):
         return (self._answer(specs, settings) or _NONE)[2]
 
     def _answer(self, specs: TensorSpecs, settings: Settings) -> _Answer:
-        key, answers = _key(specs, settings), self._answers
+        key, answers = call_key(specs, settings), self._answers
         if answers is None:  # by this name, as another thread's plan may be over meanwhile: see `pack`
             answers = self._answers = {}
         try:
@@ -89,7 +89,7 @@ class BuiltKernel(Unique, Generic[AnyRoutine]):
         except KeyError:
             pass
         found = self._found(key, specs, settings)
-        _drop_oldest(answers, MOST_ANSWERS)
+        drop_oldest(answers, MOST_ANSWERS)
         answers[key] = found
         return found
 
@@ -116,7 +116,7 @@ class BuiltKernel(Unique, Generic[AnyRoutine]):
             return
         known = loads(self._packed) if self._packed else {}
         known.update((_digest(key), answer) for key, answer in answers.copy().items())
-        _drop_oldest(known, MOST_ANSWERS)
+        drop_oldest(known, MOST_ANSWERS)
         self._packed = dumps(known)
 
     def prepare(self, arrays: CallArrays, scratch: DeviceArray | None, settings: Settings) -> Launch:
@@ -131,13 +131,13 @@ class BuiltKernel(Unique, Generic[AnyRoutine]):
         return built[1].bind(built[0], arrays, scratch)
 
     def _routine(self, specs: TensorSpecs, settings: Settings) -> tuple[TensorSpecs, AnyRoutine] | None:
-        key = _key(specs, settings)
+        key = call_key(specs, settings)
         try:
             return self._built[key]
         except KeyError:  # built below, so that an error of the builder does not seem to come of this one
             pass
         found = self._built[key] = self._new(specs, settings)
-        _drop_oldest(self._built, MOST_ROUTINES)
+        drop_oldest(self._built, MOST_ROUTINES)
         return found
 
     def _new(self, specs: TensorSpecs, settings: Settings) -> tuple[TensorSpecs, AnyRoutine] | None:
@@ -168,7 +168,8 @@ def _memory_of(array: DeviceArray | None) -> object:
     return array if base is None else base
 
 
-def _key(specs: TensorSpecs, settings: Settings) -> _Key:
+def call_key(specs: TensorSpecs, settings: Settings) -> _Key:
+    """Equal for calls that are done alike."""
     return (
         tuple(None if spec is None else spec.key for spec in specs),
         tuple(settings.items()),
@@ -182,8 +183,8 @@ def _digest(key: _Key) -> bytes:
     return blake2b(repr(key).encode(), digest_size=16).digest()
 
 
-def _drop_oldest(table: dict[Entry, Any], most: int) -> None:
-    """Those beyond so many go."""
+def drop_oldest(table: dict[Entry, Any], most: int) -> None:
+    """Remove entries, the oldest first, until at most so many are left."""
     with suppress(StopIteration, RuntimeError):  # another thread does the same at the same time
         while len(table) > most:
             table.pop(next(iter(table)), None)

@@ -74,13 +74,13 @@ def cuda(
     kernels = _kernels({**ELEMENTS, **SUMS}, loader, in_float32=True)
     own = made(kernels, fallback, fusions=FUSIONS, one_pass=True)
     own.joins = updates.joins(loader)
-    own.kernels |= low_rank_product.products(own)
     if not libraries:
+        own.kernels |= low_rank_product.products(own)
         return own
     names = {name for library in libraries for name in library}
     theirs = {name: _first_of([library[name] for library in libraries if name in library]) for name in sorted(names)}
     found = made(_kernels(theirs, loader, in_float32=False), own, fusions={*fusions, *elementwise.FUSIONS})
-    found.kernels |= low_rank_product.products(found)
+    own.kernels |= low_rank_product.products(found)
     found.has_levels = True
     return found
 

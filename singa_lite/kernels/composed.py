@@ -1,0 +1,122 @@
+"""Kernels that are done by calls of other kernels: over their operands, views of these, and arrays in their scratch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from singa_lite.common.strides import ordered_strides
+from singa_lite.kernels.built import MOST_ANSWERS, call_key, drop_oldest
+from singa_lite.kernels.carving import unread
+from singa_lite.kernels.kernel_set import DeviceArray, Kernel, KernelSet, Launch, Settings, TensorSpec, TensorSpecs
+from singa_lite.kernels.routine import in_order
+from singa_lite.kernels.specs import specs_of
+
+#: Temporaries begin at multiples of it in the scratch, bytes: as far as any library wants.
+ALIGNMENT = 256
+
+
+class InnerCall(NamedTuple):
+    """A call of another kernel. kernel: its name in the set, or a kernel that the set need not have."""
+
+    kernel: str | Kernel
+    operands: tuple[DeviceArray | None, ...]
+    settings: Mapping[str, object] = {}
+
+
+class Temporaries:
+    """Arrays in the scratch of a call, one behind the other. nbytes: of all so far.
+
+    scratch: None while bytes are counted; then nobody may read the arrays' elements.
+    """
+
+    def __init__(self, scratch: DeviceArray | None) -> None:
+        self._scratch = scratch
+        self.nbytes = 0
+
+    def array(self, shape: Sequence[int], dtype: DTypeLike) -> DeviceArray:
+        """An array in C order. Its elements are those that other calls left there."""
+        shape, dtype = tuple(shape), np.dtype(dtype)
+        start, nbytes = self.nbytes, prod(shape) * dtype.itemsize
+        self.nbytes += -(-nbytes // ALIGNMENT) * ALIGNMENT
+        if self._scratch is None:
+            return unread(TensorSpec(shape, dtype, ordered_strides(shape, range(len(shape)), dtype.itemsize)))
+        return self._scratch[start : start + nbytes].view(dtype).reshape(shape)
+
+
+#: Gives the inner calls in their order: `calls(temporaries, *operands, **settings)`. Of the operands, which are arrays,
+#: it may look at shapes, dtypes and strides alone.
+Calls = Callable[..., Iterable[InnerCall]]
+
+
+class ComposedKernel:
+    """A kernel that is done by inner calls. kernels: the set that has them; serves: whether a call can be done so."""
+
+    def __init__(
+        self, calls: Calls, kernels: KernelSet, serves: Callable[[TensorSpecs, Settings], bool] | None = None
+    ) -> None:
+        self._calls, self._kernels, self._serves = calls, kernels, serves
+        self._scratch_bytes: dict[object, int] = {}
+
+    def serves(self, specs: TensorSpecs, settings: Settings) -> bool:
+        """Every call, where nothing was said."""
+        return self._serves is None or self._serves(specs, settings)
+
+    def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
+        """Of the temporaries, and behind them of the inner call that needs most."""
+        key, known = call_key(specs, settings), self._scratch_bytes
+        if key not in known:
+            drop_oldest(known, MOST_ANSWERS - 1)
+            known[key] = self._counted(specs, settings)
+        return known[key]
+
+    def _counted(self, specs: TensorSpecs, settings: Settings) -> int:
+        temporaries = Temporaries(None)
+        arrays = [None if spec is None else unread(spec) for spec in specs]
+        inner = {_form(call): call for call in self._calls(temporaries, *arrays, **settings)}
+        most = max((self._inner_bytes(call) for call in inner.values()), default=0)
+        return temporaries.nbytes + most
+
+    def _inner_bytes(self, call: InnerCall) -> int:
+        if isinstance(call.kernel, str):
+            return self._kernels.scratch_bytes(call.kernel, call.operands, call.settings)
+        return call.kernel.scratch_bytes(specs_of(call.operands), call.settings)
+
+    def prepare(
+        self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings
+    ) -> Launch:
+        """Bind all inner calls."""
+        temporaries = Temporaries(scratch)
+        calls = [*self._calls(temporaries, *arrays, **settings)]
+        rest = None if scratch is None else scratch[temporaries.nbytes :]
+        return in_order([*self._bound(calls, rest)])
+
+    def _bound(self, calls: Sequence[InnerCall], scratch: DeviceArray | None) -> Iterator[Launch]:
+        for kernel, operands, settings in calls:
+            if isinstance(kernel, str):
+                yield self._kernels.prepare(kernel, operands, scratch, settings)
+            else:
+                yield kernel.prepare(operands, scratch, settings)
+
+
+def product(
+    a: DeviceArray,
+    b: DeviceArray,
+    y: DeviceArray,
+    kernel: str = "matmul",
+    *,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+) -> InnerCall:
+    """y = a @ b; with kernel="matmul_add" the product is added to y."""
+    return InnerCall(kernel, (a, b, y), {"transpose_a": transpose_a, "transpose_b": transpose_b})
+
+
+def _form(call: InnerCall) -> tuple[object, ...]:
+    """What the scratch of a call goes by."""
+    keys = (None if spec is None else spec.key for spec in specs_of(call.operands))
+    return call.kernel, *keys, *call.settings.items()
