@@ -10,6 +10,7 @@ from singa_lite.kernels.built import CallBuilder, of_specs
 from singa_lite.kernels.call import Call
 from singa_lite.kernels.cuda_kernels import (
     batch_norm,
+    cached_attention,
     convolution,
     elementwise,
     embedding,
@@ -25,6 +26,7 @@ from singa_lite.kernels.cuda_kernels import (
     update,
     updates,
 )
+from singa_lite.kernels.cuda_kernels.attention import Attention
 from singa_lite.kernels.cuda_kernels.copies import mixed
 from singa_lite.kernels.cuda_kernels.routine import CudaKernel, Loader, Routine
 from singa_lite.kernels.kernel_set import Kernel, KernelSet
@@ -37,6 +39,7 @@ LAYOUTS = {"image": (0, 2, 3, 1), "filters": (0, 2, 3, 1)}
 ELEMENTS = {**elementwise.KERNELS, **pooling.KERNELS, **random.KERNELS, **update.KERNELS}
 SUMS = {
     **batch_norm.KERNELS,
+    **cached_attention.KERNELS,
     **convolution.KERNELS,
     **embedding.KERNELS,
     **norms.KERNELS,
@@ -70,19 +73,25 @@ def cuda(
     order.
     """
     layouts = LAYOUTS if channels_last else {}
-    made = partial(KernelSet, "cuda", layouts=layouts, strides_matter=SUMS.keys(), tile_bytes=TILE_BYTES)
+    strides_matter = {*SUMS, "attention", "attention_derivative"}
+    made = partial(KernelSet, "cuda", layouts=layouts, strides_matter=strides_matter, tile_bytes=TILE_BYTES)
     kernels = _kernels({**ELEMENTS, **SUMS}, loader, in_float32=True)
     own = made(kernels, fallback, fusions=FUSIONS, one_pass=True)
     own.joins = updates.joins(loader)
     if not libraries:
-        own.kernels |= low_rank_product.products(own)
+        own.kernels |= _composed(own, loader)
         return own
     names = {name for library in libraries for name in library}
     theirs = {name: _first_of([library[name] for library in libraries if name in library]) for name in sorted(names)}
     found = made(_kernels(theirs, loader, in_float32=False), own, fusions={*fusions, *elementwise.FUSIONS})
-    own.kernels |= low_rank_product.products(found)
+    own.kernels |= _composed(found, loader)
     found.has_levels = True
     return found
+
+
+def _composed(kernels: KernelSet, loader: Loader) -> dict[str, Kernel]:
+    """Kernels that are done by others of a set."""
+    return {**low_rank_product.products(kernels), **Attention(kernels, loader).kernels}
 
 
 def _kernels(given: Mapping[str, CallBuilder[Routine]], loader: Loader, in_float32: bool) -> dict[str, Kernel]:
