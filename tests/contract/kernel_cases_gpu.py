@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+import kernel_cases_attention as attention
 import kernel_cases_pointwise as pointwise
 import kernel_cases_spatial as spatial
 from kernel_case import Case, Tensors, garbage
@@ -123,6 +124,7 @@ def convolution(direction: str, label: str, **further: Any) -> Case:
 
 
 FURTHER: dict[str, Case] = {
+    **attention.FURTHER,
     **{f"reduce_sum:rows {s}": summed(s, (1,), -0.75) for s in ROWS},
     **{f"reduce_sum:columns {s}": summed(s, (0,), -0.75) for s in COLUMNS},
     **{f"reduce_sum:{s} {a}": summed(s, a, 0.5) for s in ((3, 5, 7, 2), (2, 8, 3, 12)) for a in AXES},

@@ -24,7 +24,7 @@ from kernel_sets import cuda_sets
 from kernel_sizes import build
 from layouts import PAIRS, channels_last, check, double, piece_of_channels_last
 from singa_lite.compiler.rewrite.narrow import ACTIVATIONS
-from singa_lite.kernels.cuda_kernels import linear, routine, update
+from singa_lite.kernels.cuda_kernels import attention, linear, routine, update
 from singa_lite.kernels.cuda_kernels.routine import Arguments
 from singa_lite.kernels.cuda_kernels.walk import FLAT, walk
 from singa_lite.kernels.interface import SIGNATURES
@@ -116,8 +116,10 @@ def assert_near(cuda: KernelSet, name: str, given: Tensors, settings: Any, wante
 @of_the_host
 @pytest.mark.parametrize("name", sorted({*map(kernel_of, CASES)}))
 def test_few_blocks_go_on_to_further_elements(name, monkeypatch):
-    for module, most, number in ((routine, "MOST_BLOCKS", 1), (linear, "MOST_ACROSS", 2), (update, "MOST_SUMS", 2)):
-        monkeypatch.setattr(module, most, number)
+    monkeypatch.setattr(routine, "MOST_BLOCKS", 1)
+    monkeypatch.setattr(linear, "MOST_ACROSS", 2)
+    monkeypatch.setattr(update, "MOST_SUMS", 2)
+    monkeypatch.setattr(attention, "TILE_BYTES", 200)  # some rows of a small call
     cuda = cuda_on_host()  # a set that was used has its routines
     if name in cuda.kernels:
         calls = [

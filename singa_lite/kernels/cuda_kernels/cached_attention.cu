@@ -30,7 +30,8 @@ extern "C" __global__ void cached_attention(
     const T* query = q + at(q_steps, row, head);
     const int64 feature = threadIdx.x % e.width, group = threadIdx.x / e.width, groups = KEYS / e.width;
     for (int64 i = threadIdx.x; i < groups * e.size; i += KEYS) sums[i] = C(0);
-    const int64 behind = *position + row + 1, end = behind < e.length ? behind : e.length;
+    const bool inside = *position >= 0 && *position + e.rows <= e.length;
+    const int64 end = inside ? *position + row + 1 : 0;
     const int64 wanted = first ? int64(first[n * e.first_steps[0] + row * e.first_steps[1]]) : 0;
     C top = -infinity(), total = C(0);
     for (int64 begin = wanted > 0 ? wanted : 0; begin < end; begin += KEYS) {
@@ -62,6 +63,7 @@ extern "C" __global__ void cached_attention(
     for (int64 i = threadIdx.x; i < e.size; i += KEYS) {
         C made = C(0);
         for (int64 g = 0; g < groups; ++g) made += sums[g * e.size + i];
-        y[at(y_steps, row, head) + i * y_steps.of[3]] = T(top == -infinity() ? C(0) : made / total);
+        if (!inside) made = infinity() - infinity(); // NaN, as no kernel can raise an error
+        y[at(y_steps, row, head) + i * y_steps.of[3]] = T(inside && top == -infinity() ? C(0) : made / total);
     }
 }
