@@ -19,6 +19,7 @@ from singa_lite.kernels.cuda_kernels import (
     norms,
     pooling,
     random,
+    recurrent,
     reduction,
     rows,
     softmax,
@@ -75,14 +76,19 @@ def cuda(
     own = made(kernels, fallback, fusions=FUSIONS, one_pass=True)
     own.joins = updates.joins(loader)
     if not libraries:
-        own.kernels |= low_rank_product.products(own)
+        own.kernels |= _composed(own, loader)
         return own
     names = {name for library in libraries for name in library}
     theirs = {name: _first_of([library[name] for library in libraries if name in library]) for name in sorted(names)}
     found = made(_kernels(theirs, loader, in_float32=False), own, fusions={*fusions, *elementwise.FUSIONS})
-    own.kernels |= low_rank_product.products(found)
+    own.kernels |= _composed(found, loader)
     found.has_levels = True
     return found
+
+
+def _composed(kernels: KernelSet, loader: Loader) -> dict[str, Kernel]:
+    """Kernels that are done by calls of others of this set."""
+    return {**low_rank_product.products(kernels), **recurrent.kernels(kernels, loader)}
 
 
 def _kernels(given: Mapping[str, CallBuilder[Routine]], loader: Loader, in_float32: bool) -> dict[str, Kernel]:
