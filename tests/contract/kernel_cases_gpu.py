@@ -13,6 +13,8 @@ import kernel_cases_pointwise as pointwise
 import kernel_cases_spatial as spatial
 from kernel_case import Case, Tensors, garbage
 from kernel_cases import CASES
+from kernel_cases_recurrent import BACKWARDS, GATES, recurrent
+from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.interface.window import Window
 
 Shape = tuple[int, ...]
@@ -116,6 +118,9 @@ CONVOLUTIONS: dict[str, tuple[Shape, int, Window, int]] = {
 #: Several slabs of several rows a thread, the last of each shorter, in one tile of channels and in two.
 SLABS = [(3, 4, 31, 47), (2, 130, 15, 31), (5, 3, 23, 29)]
 
+#: (steps, samples, units) and the mask's dtype: one of each, several blocks of units, samples about a tile's 64.
+STEPS = [((1, 1, 1), "int64"), ((3, 5, 131), "bool"), ((2, 67, 6), "float64")]
+
 
 def convolution(direction: str, label: str, **further: Any) -> Case:
     """A row of the table."""
@@ -186,6 +191,22 @@ FURTHER: dict[str, Case] = {
         f"{name}:{places} {features}": embedding_gradient(name, places, features)
         for name in ("embedding_gradient", "embedding_gradient_add")
         for places, features in ((1, 5), (255, 5), (256, 31), (257, 129), (768, 5), (1283, 300), (4097, 5))
+    },
+    **{
+        f"{name}:{s} {mask}": recurrent(name, without, (s, s), mask, last=s[0] == 3, **further)
+        for name in sorted(key for key in SIGNATURES if key.removesuffix("_derivative") in GATES)
+        for (s, mask), without, further in (
+            (STEPS[0], (), {}),
+            (STEPS[1], ("hidden0", "bias"), BACKWARDS),
+            (STEPS[2], ("cell0",), {"reverse": True}),
+        )
+    },
+    **{
+        f"gru{tail}:reset before {s} {mask}": recurrent(
+            f"gru{tail}", without, (s, s), mask, reset_after=False, **further
+        )
+        for tail, without in (("", ("hidden0", "bias")), ("_derivative", ("dproducts",)))
+        for (s, mask), further in ((STEPS[1], BACKWARDS), (STEPS[2], {"last": True}))
     },
     **{f"uniform:{s}": resized("uniform", IMAGES=s) for s in ((1,), (8,), (9,), (15,), (2, 4, 3, 8), (7, 47, 101))},
     "clip_norm:more sums than threads": resized("clip_norm", PARAMETERS=(300_007,)),

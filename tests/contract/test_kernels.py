@@ -17,6 +17,7 @@ from kernel_case import Tensors, garbage, run
 from kernel_cases import ATTENTION, CASES, POINTWISE, QUANTIZED, RECURRENT, SEQUENCES, SPATIAL, STORED
 from kernel_edges import EDGES, NUMPY_WARNS, Edge
 from kernel_sets import cuda_sets, sets_of_a_chain
+from singa_lite.kernels.composed import ComposedKernel
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import FunctionKernel, KernelSet, specs_of
 from singa_lite.kernels.numpy_kernels import NUMPY
@@ -64,11 +65,16 @@ def name_of(key: str) -> str:
     return key.split(":")[0]
 
 
+def does(kernels: KernelSet, name: str) -> bool:
+    """Whether the set has the kernel, or does the products of one that is composed of others."""
+    return name in kernels.kernels or ("-libraries" in kernels.name and isinstance(kernels[name], ComposedKernel))
+
+
 def calls() -> Iterator[Any]:
     """Each case in each size, for each set that has the kernel; the sets of one case in a row, for they share it."""
     for key in CASES:
         for dtype, big in SIZES:
-            for kernels in (kernels for kernels in KERNEL_SETS if name_of(key) in kernels.kernels):
+            for kernels in (kernels for kernels in KERNEL_SETS if does(kernels, name_of(key))):
                 if kernels.name in ("loops", "onednn") and dtype == "float64":
                     continue  # they leave it to NumPy
                 if kernels.name.startswith("cuda") and big and key in TOO_MANY_FIBERS:

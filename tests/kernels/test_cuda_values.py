@@ -220,6 +220,7 @@ NARROW = (
     *("conv2d", "conv2d_derivative", "conv2d_gradient", "lrn", "lrn_derivative"),
     *("batch_norm", "batch_normalize", "batch_norm_inference", "batch_norm_derivative", "batch_norm_gradient"),
     *("layer_norm", "layer_norm_derivative", "layer_norm_gradient", "l2_norm", "l2_norm_derivative"),
+    *("lstm_derivative", "gru_derivative", "simple_rnn_derivative"),
 )
 KEYS = sorted(key for key in CASES if kernel_of(key) in NARROW)
 

@@ -20,6 +20,7 @@ from singa_lite.kernels.cuda_kernels import (
     norms,
     pooling,
     random,
+    recurrent,
     reduction,
     rows,
     softmax,
@@ -90,8 +91,12 @@ def cuda(
 
 
 def _composed(kernels: KernelSet, loader: Loader) -> dict[str, Kernel]:
-    """Kernels that are done by others of a set."""
-    return {**low_rank_product.products(kernels), **Attention(kernels, loader).kernels}
+    """Kernels that are done by calls of others of this set."""
+    return {
+        **low_rank_product.products(kernels),
+        **Attention(kernels, loader).kernels,
+        **recurrent.kernels(kernels, loader),
+    }
 
 
 def _kernels(given: Mapping[str, CallBuilder[Routine]], loader: Loader, in_float32: bool) -> dict[str, Kernel]:
