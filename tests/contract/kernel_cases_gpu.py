@@ -195,6 +195,10 @@ FURTHER: dict[str, Case] = {
         for name in ("embedding_gradient", "embedding_gradient_add")
         for places, features in ((1, 5), (255, 5), (256, 31), (257, 129), (768, 5), (1283, 300), (4097, 5))
     },
-    **{f"uniform:{s}": resized("uniform", IMAGES=s) for s in ((1,), (8,), (9,), (15,), (2, 4, 3, 8), (7, 47, 101))},
+    **{
+        f"{name}:{s}": resized(name, IMAGES=s)
+        for name in ("uniform", "normal", "truncated_normal")
+        for s in ((1,), (8,), (9,), (15,), (2, 4, 3, 8), (7, 47, 101))
+    },
     "clip_norm:more sums than threads": resized("clip_norm", PARAMETERS=(300_007,)),
 }
