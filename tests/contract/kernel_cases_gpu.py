@@ -80,17 +80,18 @@ def embedding_gradient(name: str, places: int, features: int) -> Case:
     return Case(build)
 
 
-def summed(shape: Shape, axes: tuple[int, ...], alpha: float) -> Case:
-    """A sum whose axes are kept as 1."""
+def reduced(shape: Shape, axes: tuple[int, ...], **settings: float) -> Case:
+    """A sum or an extreme whose axes are kept as 1."""
     places = {axis % len(shape) for axis in axes}
     kept = tuple(1 if axis in places else extent for axis, extent in enumerate(shape))
-    return fixed(shape, kept, axes=axes, alpha=alpha)
+    return fixed(shape, kept, axes=axes, **settings)
 
 
 #: Parts of a warp, a warp, a block and several of them in a row; columns of few and of many rows.
 ROWS = [(7, 1), (67, 3), (9, 8), (5, 49), (3, 512), (3, 513), (2, 4100), (1, 20011), (3, 20000)]
 COLUMNS = [(1, 5), (3, 2000), (64, 3), (65, 10), (8, 128), (9, 129), (20011, 1), (3001, 20), (700, 133)]
 AXES = [(0,), (1,), (3,), (2, 3), (0, 2), (1, 3), (0, 2, 3), (-1, -2, -3), (0, 1, 2, 3), ()]
+REDUCTIONS: dict[str, dict[str, float]] = {"reduce_sum": {"alpha": -0.75}, "reduce_max": {}, "reduce_min": {}}
 #: Parts of a warp, all of one, what registers hold of a row and one more.
 LENGTHS = [1, 2, 9, 21, 128, 129, 512, 513, 1000, 1024, 1025, 2051, 8193]
 #: (rows, depth, columns) of a product: one of each, and about a tile's 64 and its depth of 16.
@@ -130,9 +131,18 @@ def convolution(direction: str, label: str, **further: Any) -> Case:
 
 FURTHER: dict[str, Case] = {
     **attention.FURTHER,
-    **{f"reduce_sum:rows {s}": summed(s, (1,), -0.75) for s in ROWS},
-    **{f"reduce_sum:columns {s}": summed(s, (0,), -0.75) for s in COLUMNS},
-    **{f"reduce_sum:{s} {a}": summed(s, a, 0.5) for s in ((3, 5, 7, 2), (2, 8, 3, 12)) for a in AXES},
+    **{
+        f"{name}:{label} {s}": reduced(s, (axis,), **settings)
+        for name, settings in REDUCTIONS.items()
+        for label, axis, shapes in (("rows", 1, ROWS), ("columns", 0, COLUMNS))
+        for s in shapes
+    },
+    **{
+        f"{name}:{s} {a}": reduced(s, a, **settings)
+        for name, settings in REDUCTIONS.items()
+        for s in ((3, 5, 7, 2), (2, 8, 3, 12))
+        for a in AXES
+    },
     **{
         f"bias_gradient:{s}": fixed(s, s[1:2], axis=1)
         for s in ((4, 3, 60, 60), (2, 64, 20, 31), (2, 130, 5, 7), (33, 10, 1, 1))
@@ -208,6 +218,10 @@ FURTHER: dict[str, Case] = {
         for tail, without in (("", ("hidden0", "bias")), ("_derivative", ("dproducts",)))
         for (s, mask), further in ((STEPS[1], BACKWARDS), (STEPS[2], {"last": True}))
     },
-    **{f"uniform:{s}": resized("uniform", IMAGES=s) for s in ((1,), (8,), (9,), (15,), (2, 4, 3, 8), (7, 47, 101))},
+    **{
+        f"{name}:{s}": resized(name, IMAGES=s)
+        for name in ("uniform", "normal", "truncated_normal")
+        for s in ((1,), (8,), (9,), (15,), (2, 4, 3, 8), (7, 47, 101))
+    },
     "clip_norm:more sums than threads": resized("clip_norm", PARAMETERS=(300_007,)),
 }
