@@ -18,6 +18,7 @@ from singa_lite.kernels.cuda_kernels import (
     loss,
     norms,
     pooling,
+    quantized,
     random,
     reduction,
     rows,
@@ -34,7 +35,7 @@ LAYOUTS = {"image": (0, 2, 3, 1), "filters": (0, 2, 3, 1)}
 
 #: Kernels of ours whose threads treat each element of the result by itself, in whatever order tensors lie. All others
 #: sum by trees that go by strides, or leave the sums to libraries, which choose their algorithms so.
-ELEMENTS = {**elementwise.KERNELS, **pooling.KERNELS, **random.KERNELS, **update.KERNELS}
+ELEMENTS = {**elementwise.KERNELS, **pooling.KERNELS, **quantized.KERNELS, **random.KERNELS, **update.KERNELS}
 SUMS = {
     **batch_norm.KERNELS,
     **convolution.KERNELS,
