@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
-from singa_lite.kernels import low_rank_product
+from singa_lite.kernels import low_rank_product, quantized_product
 from singa_lite.kernels.built import CallBuilder, of_specs
 from singa_lite.kernels.call import Call
 from singa_lite.kernels.cuda_kernels import (
@@ -76,14 +76,19 @@ def cuda(
     own = made(kernels, fallback, fusions=FUSIONS, one_pass=True)
     own.joins = updates.joins(loader)
     if not libraries:
-        own.kernels |= low_rank_product.products(own)
+        own.kernels |= _composed(own)
         return own
     names = {name for library in libraries for name in library}
     theirs = {name: _first_of([library[name] for library in libraries if name in library]) for name in sorted(names)}
     found = made(_kernels(theirs, loader, in_float32=False), own, fusions={*fusions, *elementwise.FUSIONS})
-    own.kernels |= low_rank_product.products(found)
+    own.kernels |= _composed(found)
     found.has_levels = True
     return found
+
+
+def _composed(kernels: KernelSet) -> dict[str, Kernel]:
+    """Kernels by calls of the kernels of a set."""
+    return low_rank_product.products(kernels) | quantized_product.products(kernels, TILE_BYTES)
 
 
 def _kernels(given: Mapping[str, CallBuilder[Routine]], loader: Loader, in_float32: bool) -> dict[str, Kernel]:
