@@ -10,6 +10,7 @@ import numpy as np
 
 import kernel_cases_attention as attention
 import kernel_cases_pointwise as pointwise
+import kernel_cases_quantized as quantized
 import kernel_cases_spatial as spatial
 from kernel_case import Case, Tensors, garbage
 from kernel_cases import CASES
@@ -78,6 +79,12 @@ def embedding_gradient(name: str, places: int, features: int) -> Case:
         return [ids, dy, gradient], {"first": 7, "padding": -1 if adds else 11}
 
     return Case(build)
+
+
+def by_blocks(back: bool) -> Case:
+    """A weight of more rows than some tiles have, in quantised blocks."""
+    case = quantized.product("q8_0", back, bias=not back, shape=(67, 96), count=5)
+    return Case(lambda rng, dtype, big: case.build(rng, dtype, True))
 
 
 def reduced(shape: Shape, axes: tuple[int, ...], **settings: float) -> Case:
@@ -153,6 +160,8 @@ FURTHER: dict[str, Case] = {
     **{f"softmax_derivative:columns {n}": softmax_derivative((2, n, 7), 1) for n in LENGTHS},
     **{f"softmax:images {a}": fixed((3, 8, 4, 12), (3, 8, 4, 12), axis=a) for a in range(4)},
     **{f"softmax_derivative:images {a}": softmax_derivative((2, 5, 7, 3), a) for a in range(4)},
+    "quantized_linear:rows": by_blocks(back=False),
+    "quantized_linear_derivative:rows": by_blocks(back=True),
     **{f"linear:{m, k, n}": fixed((m, k), (k, n), (n,), (m, n)) for m, k, n in PRODUCTS},
     **{
         f"linear:{a} {m, k, n}": fixed((m, k), (k, n), (n,), (m, n), activation=a)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
-from singa_lite.kernels import low_rank_product
+from singa_lite.kernels import low_rank_product, quantized_product
 from singa_lite.kernels.built import CallBuilder, of_specs
 from singa_lite.kernels.call import Call
 from singa_lite.kernels.cuda_kernels import (
@@ -20,6 +20,7 @@ from singa_lite.kernels.cuda_kernels import (
     norms,
     places,
     pooling,
+    quantized,
     random,
     recurrent,
     reduction,
@@ -38,7 +39,14 @@ LAYOUTS = {"image": (0, 2, 3, 1), "filters": (0, 2, 3, 1)}
 
 #: Kernels of ours whose threads treat each element of the result by itself, in whatever order tensors lie. All others
 #: sum by trees that go by strides, or leave the sums to libraries, which choose their algorithms so.
-ELEMENTS = {**elementwise.KERNELS, **places.KERNELS, **pooling.KERNELS, **random.KERNELS, **update.KERNELS}
+ELEMENTS = {
+    **elementwise.KERNELS,
+    **places.KERNELS,
+    **pooling.KERNELS,
+    **quantized.KERNELS,
+    **random.KERNELS,
+    **update.KERNELS,
+}
 SUMS = {
     **batch_norm.KERNELS,
     **cached_attention.KERNELS,
@@ -95,6 +103,7 @@ def _composed(kernels: KernelSet, loader: Loader) -> dict[str, Kernel]:
     """Kernels that are done by calls of others of this set."""
     return {
         **low_rank_product.products(kernels),
+        **quantized_product.products(kernels, TILE_BYTES),
         **Attention(kernels, loader).kernels,
         **recurrent.kernels(kernels, loader),
     }
