@@ -29,6 +29,8 @@ from singa_lite.kernels.cuda_kernels.libraries.cublaslt_header import (
     MatmulAttribute,
     PreferenceAttribute,
 )
+from singa_lite.kernels.cuda_kernels.libraries.cudnn_attention import Attention
+from singa_lite.kernels.cuda_kernels.libraries.cudnn_call import Draw, EngineConditions, Plan
 from singa_lite.kernels.cuda_kernels.libraries.cudnn_convolution import Convolutions
 from singa_lite.kernels.cuda_kernels.libraries.cudnn_library import CudnnNotFoundError, described, frontend
 from singa_lite.kernels.cuda_kernels.libraries.cudnn_plan import Knobs, Planner
@@ -227,6 +229,36 @@ def convolutions(trial: Any = None, **knobs: Any) -> Convolutions:
     return Convolutions(Planner(described(PROPERTIES.read_text()), HostExecutor(), Knobs(**knobs)), trial)
 
 
+def attention(**knobs: Any) -> Attention:
+    """The builders, with graphs that the library takes for an H100, run by NumPy."""
+    planner = GraphPlanner(described(PROPERTIES.read_text()), HostExecutor(), Knobs(**knobs))
+    return Attention(planner, planner.knobs.deterministic)
+
+
+class GraphPlanner(Planner):
+    """Plans whose engine is left open: those of attention are compiled and loaded by the driver, which is not here."""
+
+    def plan(self, draw: Draw, dtype: str, wish: EngineConditions | None = None) -> Plan | None:
+        """None where the library does not take the graph."""
+        try:
+            graph = self.graph(draw, dtype, {} if wish is None else wish.alignments)
+        except frontend().cudnnGraphNotSupportedError:
+            return None
+        return Plan(graph, workspace_of(graph), 1, "")
+
+
+#: Bytes of workspace of a graph without an engine.
+OPEN = 512
+
+
+def workspace_of(graph: Any) -> int:
+    """Bytes that a run of the graph wants."""
+    try:
+        return graph.get_workspace_size()
+    except RuntimeError:
+        return OPEN
+
+
 class HostExecutor:
     """Stands in for a GPU. done: the operations of each graph that ran."""
 
@@ -235,7 +267,7 @@ class HostExecutor:
 
     def bind(self, graph: Any, addresses: Mapping[int, int], workspace: int) -> Launch:
         """Each operation as the graph states it; the workspace is overwritten, as the library may."""
-        needed = graph.get_workspace_size()
+        needed = workspace_of(graph)
         assert bool(workspace) == bool(needed), "a workspace where none is wanted, or none where one is"
         tensors = {t.uid: t for node in graph.nodes for t in (*node.inputs.values(), *node.outputs.values())}
         assert {uid for uid, t in tensors.items() if not t.is_virtual} == set(addresses), (
@@ -289,14 +321,17 @@ def operation(node: Any) -> str:
 
 
 def step(node: Any, arrays: Mapping[int, np.ndarray]) -> Launch:
+    name = operation(node)
+    operands = {port: arrays[t.uid] for port, t in (*node.inputs.items(), *node.outputs.items())}
+    if name in ATTENTION:
+        return attending(node, operands)
     inputs = [arrays[tensor.uid] for tensor in node.inputs.values()]
     (output,) = (arrays[tensor.uid] for tensor in node.outputs.values())
-    name = operation(node)
     if name == "bias":
         return partial(np.add, *inputs, out=output)
     if name == "relu":
         return partial(np.maximum, *inputs, 0, out=output)
-    return convolution(node, {port: arrays[t.uid] for port, t in (*node.inputs.items(), *node.outputs.items())})
+    return convolution(node, operands)
 
 
 #: NumPy's kernels and their operands by the library's names; the images and the filters among these.
@@ -318,9 +353,37 @@ def convolution(node: Any, operands: Mapping[str, np.ndarray]) -> Launch:
         tuple(node.params["dilation"]),
     )
     settings = {"window": window, "groups": operands[image].shape[1] // operands[filters].shape[1]}
-    arrays = tuple(None if port is None else operands[port] for port in ports)
-    scratch = np.empty(NUMPY.scratch_bytes(kernel, arrays, settings), np.uint8)
-    return NUMPY.prepare(kernel, arrays, scratch, settings)
+    return numpy_call(kernel, [None if port is None else operands[port] for port in ports], settings)
+
+
+#: NumPy's kernels and their operands by the library's names.
+ATTENTION = {
+    "sdpa": ("attention", ("q", "k", "v", None, None, None, "O", "Stats")),
+    "sdpa_bwd": (
+        "attention_derivative",
+        ("dO", "q", "k", "v", None, None, None, "o", "stats", "dQ", "dK", "dV"),
+    ),
+}
+
+
+def attending(node: Any, operands: Mapping[str, np.ndarray]) -> Launch:
+    """By NumPy's kernel, from all that the library is told."""
+    kernel, ports = ATTENTION[operation(node)]
+    told = dict(node.params)
+    causal = "diagonal_band_right_bound" in told
+    settings = {"causal": causal, "scale": told.pop("attn_scale")}
+    if causal:
+        assert told.pop("diagonal_band_right_bound") == 0
+        assert told.pop("diagonal_alignment").name == "TOP_LEFT"
+    assert told in ({"generate_stats": True}, {"use_deterministic_algorithm": True}, {})
+    assert operands.keys() == set(ports) - {None}
+    shown = {p: a[..., 0] if p.lower() == "stats" else a.transpose(0, 2, 1, 3) for p, a in operands.items()}
+    return numpy_call(kernel, [None if port is None else shown[port] for port in ports], settings)
+
+
+def numpy_call(kernel: str, arrays: Sequence[np.ndarray | None], settings: Mapping[str, Any]) -> Launch:
+    scratch = np.empty(NUMPY.scratch_bytes(kernel, tuple(arrays), settings), np.uint8)
+    return NUMPY.prepare(kernel, tuple(arrays), scratch, settings)
 
 
 # ---- both
