@@ -260,10 +260,11 @@ def workspace_of(graph: Any) -> int:
 
 
 class HostExecutor:
-    """Stands in for a GPU. done: the operations of each graph that ran."""
+    """Stands in for a GPU. done: the operations of each graph that ran; told: the settings of the last of each."""
 
     def __init__(self) -> None:
         self.done: list[tuple[str, ...]] = []
+        self.told: list[dict[str, Any]] = []
 
     def bind(self, graph: Any, addresses: Mapping[int, int], workspace: int) -> Launch:
         """Each operation as the graph states it; the workspace is overwritten, as the library may."""
@@ -279,6 +280,10 @@ class HostExecutor:
         steps = [step(node, inside) for node in graph.nodes]
         work = host_bytes(workspace, needed) if needed else None
         written = [t.uid for node in graph.nodes for t in node.outputs.values() if t.uid in outside]
+        at = {addresses[uid] for uid in written}
+        assert at.isdisjoint(address for uid, address in addresses.items() if uid not in written), (
+            "a result over an operand"
+        )
         names = tuple(map(operation, graph.nodes))
 
         def launch() -> None:
@@ -291,6 +296,7 @@ class HostExecutor:
             for uid in written:
                 move(inside[uid], outside[uid])
             self.done.append(names)
+            self.told.append(dict(graph.nodes[-1].params))
 
         return launch
 

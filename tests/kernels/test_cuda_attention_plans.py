@@ -5,19 +5,19 @@ With a driver that loads nothing, the library compiles its engines and says what
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 import pytest
-from kernel_cases_attention import KEY, reference
 
 from host_kernels import OverNumPy
-from host_libraries import attention, missing
+from host_libraries import TYPES, attention, missing
 from host_loader import HostLoader, missing_to_run
 from kernel_case import garbage, run
+from kernel_cases_attention import KEY, reference
 from singa_lite.kernels.built import of_specs
 from singa_lite.kernels.cuda_kernels.libraries.cudnn_attention import Attention
+from singa_lite.kernels.cuda_kernels.libraries.cudnn_library import frontend
 from singa_lite.kernels.cuda_kernels.routine import CudaKernel
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import specs_of
@@ -25,10 +25,10 @@ from singa_lite.kernels.kernel_set import specs_of
 MISSING = missing() or missing_to_run()
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"wants {MISSING}")
 
-HALVES = [np.dtype(np.float16), np.dtype(import_module("ml_dtypes").bfloat16)]
+HALVES = [np.dtype(TYPES[name]) for name in ("HALF", "BFLOAT16") if name in TYPES]
 #: (n, t, s, heads, kv_heads, size): one of each, more rows than keys and fewer, groups, one row, the largest size.
 SIZES = [(2, 5, 7, 2, 2, 8), (3, 70, 50, 4, 2, 40), (1, 33, 33, 6, 1, 64), (2, 1, 9, 3, 3, 16), (2, 9, 4, 2, 1, 128)]
-#: Bounds of what a rounding to 16 bits of each of the operands and of the results may add, as shares of the largest.
+#: A rounding to 16 bits, as a share. Operands are normal numbers, and results may be off by four of the largest.
 ROUNDING = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
@@ -64,7 +64,7 @@ class Problem:
         return [self.q, self.k, self.v, None, None, None, *results]
 
     def backward(self) -> list[Any]:
-        y, lse = self.exact["y"].astype(self.q.dtype), self.exact["lse"].astype(np.float32)
+        y, lse = self.exact["y"].astype(self.q.dtype, "C"), self.exact["lse"].astype(np.float32, "C")
         results = [garbage(a.shape, a.dtype) for a in (self.q, self.k, self.v)]
         return [self.dy, self.q, self.k, self.v, None, None, None, y, lse, *results]
 
@@ -74,7 +74,7 @@ class Problem:
         for tensor, role, got in zip(signature.tensors, signature.roles, operands, strict=True):
             if role == "Write":
                 wanted = self.exact[tensor]
-                bound = 4 * ROUNDING[self.q.dtype.name] * np.abs(wanted).max()
+                bound = 4 * ROUNDING[self.q.dtype.name] * max(1, np.abs(wanted).max())
                 np.testing.assert_allclose(got.astype(np.float64), wanted, rtol=0, atol=bound, err_msg=tensor)
 
 
@@ -100,3 +100,93 @@ def test_equals_the_formula(cudnn, dtype, causal):
         problem = Problem(sizes, dtype, causal)
         problem.check(cudnn, "attention", problem.forward())
         problem.check(cudnn, "attention_derivative", problem.backward())
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_operands_may_be_parts_of_one_tensor(cudnn, dtype):
+    """q, k and v as a layer's one product gives them, and their derivatives written into one."""
+    problem = Problem((2, 9, 9, 2, 2, 24), dtype, causal=True)
+    joined = np.stack([problem.q, problem.k, problem.v], axis=2)
+    q, k, v = parts = [joined[:, :, i] for i in range(3)]
+    forward, backward = problem.forward(), problem.backward()
+    problem.check(cudnn, "attention", [q, k, v, *forward[3:]])
+    results = garbage(joined.shape, dtype)
+    problem.check(
+        cudnn, "attention_derivative", [backward[0], *parts, *backward[4:9], *(results[:, :, i] for i in range(3))]
+    )
+
+
+@pytest.mark.parametrize("name", ["attention", "attention_derivative"])
+def test_results_over_operands_have_equal_bits(cudnn, name):
+    """The library is handed temporaries, which the stand-in insists on."""
+    problem = Problem((2, 9, 9, 2, 2, 24), HALVES[0], causal=True)
+    signature = SIGNATURES[name]
+    build = problem.forward if name == "attention" else problem.backward
+    apart = build()
+    run(cudnn, name, apart, problem.settings)
+    for result, operands in signature.overwrites.items():
+        for operand in operands:
+            shared = [None if a is None else a.copy() for a in build()]
+            at, over = map(signature.tensors.index, (result, operand))
+            shared[at] = shared[over]
+            run(cudnn, name, shared, problem.settings)
+            for wanted, got, role in zip(apart, shared, signature.roles, strict=True):
+                if role == "Write":
+                    np.testing.assert_array_equal(got, wanted, err_msg=f"{result} over {operand}")
+
+
+def test_leaves_what_the_library_is_not_asked_for(cudnn):
+    problem = Problem((2, 9, 9, 2, 2, 24), HALVES[0], causal=True)
+    dropout = {**problem.settings, "p": 0.5}
+    for name, operands in (("attention", problem.forward()), ("attention_derivative", problem.backward())):
+        place = SIGNATURES[name].tensors.index
+        assert cudnn[name].serves(specs_of(operands), problem.settings)
+
+        def served(settings: Any = problem.settings, name: str = name, operands: Any = operands, **others: Any) -> bool:
+            changed = [others.get(tensor, a) for tensor, a in zip(SIGNATURES[name].tensors, operands, strict=True)]
+            return bool(cudnn[name].serves(specs_of(changed), settings))
+
+        q, lse, gaps = problem.q, operands[place("lse")], np.zeros((2, 9, 2, 28), problem.q.dtype)
+        assert not served(mask=np.ones((2, 9), q.dtype))
+        assert not served(first=np.zeros((2, 9), np.int32))
+        assert not served(dropout, key=KEY)
+        assert not served(lse=lse.astype(q.dtype))
+        assert not served(lse=np.asfortranarray(lse))
+        assert not served(q=np.asfortranarray(q))
+        assert not served(k=np.broadcast_to(problem.k[:, :, :1], problem.k.shape))
+        assert not served(v=gaps[..., :24]), "rows that are not at multiples of 16 bytes"
+        assert not served(v=problem.v.astype(np.float32))
+        for dtype in (np.float32, np.float64):
+            assert not served(**{tensor: a.astype(dtype) for tensor, a in operands_of(name, operands).items()})
+        for size in (20, 136):
+            assert not served(
+                **{tensor: np.zeros((*a.shape[:3], size), a.dtype) for tensor, a in operands_of(name, operands).items()}
+            )
+
+
+def operands_of(name: str, operands: list[Any]) -> dict[str, np.ndarray]:
+    """Those of 16 bits by name."""
+    named = zip(SIGNATURES[name].tensors, operands, strict=True)
+    return {tensor: a for tensor, a in named if a is not None and a.dtype in HALVES}
+
+
+def test_a_plan_that_the_library_has_not_is_no_call():
+    made = attention()
+    made.planner.graph = refused  # type: ignore[method-assign]
+    problem = Problem((2, 9, 9, 2, 2, 24), HALVES[0], causal=True)
+    for name, operands in (("attention", problem.forward()), ("attention_derivative", problem.backward())):
+        assert not kernels(made)[name].serves(specs_of(operands), problem.settings)
+
+
+def refused(*graph: Any) -> None:
+    raise frontend().cudnnGraphNotSupportedError("no engine")
+
+
+def test_a_deterministic_device_asks_for_equal_bits():
+    told = []
+    for deterministic in (True, False):
+        made = attention(deterministic=deterministic)
+        problem = Problem((2, 9, 9, 2, 2, 24), HALVES[0], causal=True)
+        problem.check(kernels(made), "attention_derivative", problem.backward())
+        told.append(made.planner.executor.told[-1].get("use_deterministic_algorithm", False))
+    assert told == [True, False]
