@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from attention_engines import Answer, Row, answers
 from host_kernels import OverNumPy
 from host_libraries import TYPES, attention, missing
 from host_loader import HostLoader, missing_to_run
@@ -188,5 +189,35 @@ def test_a_deterministic_device_asks_for_equal_bits():
         made = attention(deterministic=deterministic)
         problem = Problem((2, 9, 9, 2, 2, 24), HALVES[0], causal=True)
         problem.check(kernels(made), "attention_derivative", problem.backward())
-        told.append(made.planner.executor.told[-1].get("use_deterministic_algorithm", False))
+        told.append(made.planner.executor.told[-1]["use_deterministic_algorithm"])
     assert told == [True, False]
+
+
+#: GPT 124 M at 8 x 1,024.
+GPT = (8, 1024, 1024, 12, 12, 64)
+
+
+def test_engines_of_a_gpt_want_what_is_linear_in_its_lengths(tmp_path):
+    """The scores would be 192 MiB; the engine for equal bits has them, and is not taken."""
+    rows = [
+        Row("attention", GPT, "BFLOAT16", True, True),
+        Row("attention_derivative", GPT, "BFLOAT16", True, False),
+        Row("attention_derivative", GPT, "BFLOAT16", True, True),
+    ]
+    forward, derivative, exact_one = answers(rows, tmp_path)
+    assert forward.engine and forward.workspace <= 1 << 10
+    n, t, _, heads, _, size = GPT
+    assert derivative.engine and 0 <= derivative.workspace - 4 * n * t * heads * (size + 1) <= 1 << 10
+    assert exact_one == Answer("", 0)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("dtype", ["HALF", "BFLOAT16"])
+def test_the_library_has_engines_for_what_it_is_asked_for(tmp_path, dtype):
+    """Equal bits or not: for these sizes all scores are less than what the workspace may be."""
+    kinds = [("attention", True), ("attention_derivative", False), ("attention_derivative", True)]
+    rows = [
+        Row(name, sizes, dtype, causal, exact) for sizes in SIZES for causal in (False, True) for name, exact in kinds
+    ]
+    for row, answer in zip(rows, answers(rows, tmp_path), strict=True):
+        assert answer.engine, row

@@ -40,7 +40,7 @@ class Attention:
 
     def __init__(self, planner: CallPlanner, deterministic: bool = True) -> None:
         self.planner = planner
-        self._exact = {"use_deterministic_algorithm": True} if deterministic else {}
+        self.deterministic = deterministic
 
     @property
     def builders(self) -> Mapping[str, CallBuilder[Routine]]:
@@ -66,7 +66,8 @@ class Attention:
         def draw(graph: Graph) -> None:
             names = {"q": "q", "k": "k", "v": "v", "o": "y", "dO": "dy", "stats": "lse"}
             given = {theirs: tensors[name].read(graph) for theirs, name in names.items()}
-            results = graph.sdpa_backward(**given, **_scores(call), **self._exact)
+            given["use_deterministic_algorithm"] = self.deterministic
+            results = graph.sdpa_backward(**given, **_scores(call))
             for name, result in zip(("dq", "dk", "dv"), results, strict=True):
                 tensors[name].write(result)
 
