@@ -231,8 +231,12 @@ def convolutions(trial: Any = None, **knobs: Any) -> Convolutions:
 
 def attention(**knobs: Any) -> Attention:
     """The builders, with graphs that the library takes for an H100, run by NumPy."""
-    planner = GraphPlanner(described(PROPERTIES.read_text()), HostExecutor(), Knobs(**knobs))
-    return Attention(planner, planner.knobs.deterministic)
+    return attending_by(Planner(described(PROPERTIES.read_text()), HostExecutor(), Knobs(**knobs)))
+
+
+def attending_by(planner: Planner) -> Attention:
+    """The builders over what another planner plans for, and has its graphs run by."""
+    return Attention(GraphPlanner(planner.target, planner.executor, planner.knobs), planner.knobs.deterministic)
 
 
 class GraphPlanner(Planner):
@@ -402,4 +406,7 @@ def numpy_call(kernel: str, arrays: Sequence[np.ndarray | None], settings: Mappi
 def served(products: Products, made: Convolutions | None) -> tuple[list[Mapping[str, Any]], list[tuple[str, str]]]:
     """The builders and fusions of the libraries, as `cuda` takes them. made: those of cuDNN, where it is there."""
     families = [products, PointwiseConvolutions(products), *([] if made is None else [made])]
-    return [one.builders for one in families], [pair for one in families for pair in one.FUSIONS]
+    builders = [one.builders for one in families]
+    if made is not None:
+        builders.append(attending_by(made.planner).builders)
+    return builders, [pair for one in families for pair in one.FUSIONS]

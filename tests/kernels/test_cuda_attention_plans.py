@@ -11,13 +11,15 @@ import numpy as np
 import pytest
 
 from attention_engines import Answer, Row, answers
+from host_device import host_cuda
 from host_kernels import OverNumPy
-from host_libraries import TYPES, attention, missing
+from host_libraries import OPEN, TYPES, attention, missing
 from host_loader import HostLoader, missing_to_run
 from kernel_case import garbage, run
 from kernel_cases_attention import KEY, reference
+from singa_lite import FeedForwardNet, device, layers, loss, optimizer
 from singa_lite.kernels.built import of_specs
-from singa_lite.kernels.cuda_kernels.libraries.cudnn_attention import Attention
+from singa_lite.kernels.cuda_kernels.libraries.cudnn_attention import ApartStep, Attention
 from singa_lite.kernels.cuda_kernels.libraries.cudnn_library import frontend
 from singa_lite.kernels.cuda_kernels.routine import CudaKernel
 from singa_lite.kernels.interface import SIGNATURES
@@ -191,6 +193,29 @@ def test_a_deterministic_device_asks_for_equal_bits():
         problem.check(kernels(made), "attention_derivative", problem.backward())
         told.append(made.planner.executor.told[-1]["use_deterministic_algorithm"])
     assert told == [True, False]
+
+
+@pytest.mark.filterwarnings("ignore:.*by way of the host")  # what has no kernel yet
+@pytest.mark.parametrize("precision", ["float16", "bfloat16"])
+def test_the_attention_of_a_net_in_16_bits_is_the_library_s(precision):
+    """The compiler keeps the log of the sums in float32, as the library has it."""
+    x = np.random.default_rng(3).standard_normal((4, 6, 16)).astype(np.float32)
+    losses = []
+    for on, options in ((device.new_cpu(kernels="numpy"), {}), (host_cuda(libraries=True), {"precision": precision})):
+        net = FeedForwardNet(loss.SquaredError(), device=on, seed=4)
+        net.add(layers.MultiHeadAttention("attention", 2, causal=True, kv_heads=1, input_sample_shape=(6, 16)))
+        net.add(layers.Dense("dense", 3))
+        net.compile(optimizer.SGD(lr=0.1), **options)
+        losses.append([float(net.train_one_batch(x, x[..., :3])[0]) for _ in range(4)])
+    np.testing.assert_allclose(*losses, rtol=0.02)
+    instructions = net.training_graph._executable("recorded").placed.planned.instructions
+    found = [i for i in instructions if i.kernel.startswith("attention")]
+    assert [i.kernel for i in found] == ["attention", "attention_derivative"]
+    for instruction in found:
+        kernel = on.kernels.choose(instruction.kernel, specs_of(instruction.operands), instruction.settings)
+        routine = kernel.attempt(specs_of(instruction.operands), instruction.settings)
+        assert [type(step) for step in routine.steps] == [ApartStep]
+        assert instruction.scratch_bytes >= OPEN, "its workspace is in the plan"
 
 
 #: GPT 124 M at 8 x 1,024.
