@@ -14,6 +14,7 @@ from typing import Self
 
 import numpy as np
 
+from singa_lite.common.strides import span
 from singa_lite.kernels.built import CallBuilder
 from singa_lite.kernels.call import Call
 from singa_lite.kernels.cuda_kernels.elementwise import copied
@@ -75,19 +76,18 @@ class Attention:
 
     def _routine(self, draw: Draw, call: Call, limit: int) -> Routine | None:
         planned = self.planner.call_within(draw, call["q"].dtype.name, limit)
-        return None if planned is None else apart(planned, call)
+        return None if planned is None else with_temporaries(planned, call)
 
 
 def graph_tensors(call: Call) -> dict[str, GraphTensor]:
     """The operands by name, with their numbers in the call; none where the library is not asked for it."""
-    roles = call.operands
     q, lse = call["q"], call["lse"]
-    if {"mask", "first", "key"} & roles.keys() or q.dtype.name not in HALVES or lse.dtype != np.float32:
+    if call.all("mask", "first", "key") or q.dtype.name not in HALVES or lse.dtype != np.float32:
         return {}
     if q.shape[3] % VECTOR or q.shape[3] > MOST:
         return {}
     found = {}
-    for uid, (name, spec) in enumerate(roles.items(), 1):
+    for uid, (name, spec) in enumerate(call.operands.items(), 1):
         tensor = _sums(lse, uid) if name == "lse" else _heads(spec, uid)
         if tensor is None or (name != "lse" and spec.dtype != q.dtype):
             return {}
@@ -107,9 +107,14 @@ def _heads(spec: TensorSpec, uid: int) -> GraphTensor | None:
 def _sums(lse: TensorSpec, uid: int) -> GraphTensor | None:
     """(n, heads, t) without gaps."""
     strides = strides_in(lse, (0, 1, 2))
-    if strides is None or strides[0] * lse.shape[0] != lse.size:
+    if strides is None or _gaps(lse):
         return None
     return GraphTensor(uid, (*lse.shape, 1), (*strides, 1), lse.dtype.name)
+
+
+def _gaps(spec: TensorSpec) -> bool:
+    """Whether some bytes between the first element and the last are no element's."""
+    return len(span(spec.shape, spec.strides, spec.dtype.itemsize)) > spec.size * spec.dtype.itemsize
 
 
 def _scores(call: Call) -> dict[str, object]:
@@ -160,17 +165,17 @@ class ApartStep(CudaStep):
         return Row(self.over if shares else (self.direct,)).bind(binding)
 
 
-def apart(planned: LibraryCall, call: Call) -> Routine | None:
-    """The planned call; results that may share bytes with operands have temporaries, but those with gaps: only whole
-    blocks are shared.
+def with_temporaries(planned: LibraryCall, call: Call) -> Routine | None:
+    """The planned call, with temporaries for results that may share bytes with operands. Whole blocks alone are shared,
+    which have no gaps.
     """
     specs = tuple(call.operands.values())
     routine, copies = Routine(), Routine()
     temporaries: dict[TensorSpec, Temporary] = {}
     for spec in [call[name] for name in SIGNATURES[call.kernel].overwrites]:
-        beside = spec.without_gaps()
-        if beside.strides != spec.strides:
+        if _gaps(spec):
             continue
+        beside = spec.without_gaps()
         copy = copied(beside, spec)
         if copy is None:
             return None
