@@ -48,3 +48,4 @@ def lstm(device: Any = None, seed: int = 0) -> FeedForwardNet:
 
 gpt2_small_256 = partial(gpt2_small, 256)
 gpt2_small_512 = partial(gpt2_small, 512)
+gpt2_small_1024 = partial(gpt2_small, 1024)

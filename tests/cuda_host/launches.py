@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from call_steps import parts
 from joined_cases import JOINED
 from kernel_case import Tensors
 from kernel_cases import CASES
+from singa_lite.kernels.composed import InnerCall
 from singa_lite.kernels.cuda_kernels import cuda, ranks
 from singa_lite.kernels.cuda_kernels.routine import KernelLaunch, Routine
 from singa_lite.kernels.kernel_set import TensorSpec
@@ -39,8 +41,14 @@ def spec(tensor: np.ndarray | None, order: tuple[int, ...]) -> TensorSpec | None
 def routine(key: str, tensors: Tensors, settings: dict[str, Any], order: tuple[int, ...] = ORDERS[0]) -> Routine | None:
     """What the call of a case does; None if this set does not do it, or not by itself."""
     kernel = KERNELS.get(key.split(":")[0])
-    specs = [spec(tensor, order) for tensor in tensors]
-    return None if kernel is None else kernel.build(*specs, **settings)
+    if kernel is None:
+        return None
+    whole, specs = Routine(), tuple(spec(tensor, order) for tensor in tensors)
+    for part in parts(_SET, InnerCall(kernel, specs, settings)):
+        if not isinstance(part, Routine):
+            return None
+        whole.then(part)
+    return whole
 
 
 def cases(dtype: str, big: bool = False) -> Iterator[tuple[str, Tensors, dict[str, Any]]]:
