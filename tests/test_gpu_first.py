@@ -166,7 +166,7 @@ def test_a_worker_that_does_not_start_ends_nothing_silently(prepared, tmp_path):
 
 @pytest.mark.parametrize(
     ("arguments", "status", "word"),
-    [([], 2, "--out"), (["--out=x", "--expected=nothing"], 2, "nothing"), (["--part=4"], 2, "part")],
+    [([], 2, "--out"), (["--out=x", "--expected=nothing"], 2, "nothing"), (["--part=5"], 2, "part")],
 )
 def test_wrong_arguments(arguments, status, word):
     done = subprocess.run([sys.executable, SCRIPT, *arguments], capture_output=True, text=True, check=False)

@@ -68,7 +68,7 @@ def _sets(context: Context) -> list[tuple[str, Any]]:
     from gpu_kernels import OnGpu
 
     on = context.machine.on
-    own = ("own", OnGpu("own", on, context.machine.own_set()))
+    own = ("own", OnGpu("own", on, context.machine.without_libraries))
     return [own] if context.options.own else [own, ("libraries", OnGpu("libraries", on, on.kernels))]
 
 

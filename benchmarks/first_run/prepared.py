@@ -14,8 +14,8 @@ import numpy as np
 from first_run.machine import Types
 
 #: (net, batch, steps) whose losses are compared; small ones for the stand-in.
-TRAINED = (("lenet", 64, 6), ("resnet18_32", 16, 6))
-TINY_TRAINED = (("lenet", 3, 4), ("digits_cnn", 5, 4))
+TRAINED = (("lenet", 64, 6), ("resnet18_32", 16, 6), ("gpt_11m", 2, 6), ("llama", 2, 6), ("lstm", 8, 6))
+TINY_TRAINED = (("lenet", 3, 4), ("digits_cnn", 5, 4), ("gpt_11m", 3, 4), ("llama", 3, 4), ("lstm", 3, 4))
 #: Kernels that draw other numbers for float32 than for float64.
 DRAWN = ("uniform", "normal", "truncated_normal")
 MOST_BYTES = 30 << 20
@@ -124,16 +124,17 @@ def training(name: str, n: int, steps: int) -> Training:
     return Training(name, n, list(losses(net, name, n, steps)), begins)
 
 
-def built(name: str, on: Any, **options: Any) -> Any:
-    """The net with SGD, without dropout."""
+def built(name: str, on: Any, rule: str = "momentum", **options: Any) -> Any:
+    """The net without dropout behind layers. rule: "momentum" or "adamw"."""
     from nets import entry
     from singa_lite import layers, optimizer
 
+    rules = {"momentum": optimizer.SGD(0.01, momentum=0.9), "adamw": optimizer.AdamW(lr=1e-4)}
     net = entry(name).build(on, seed=3)
     for layer in net.layers.values():
         if isinstance(layer, layers.Dropout):
             layer.p = 0.0
-    net.compile(optimizer.SGD(0.01, momentum=0.9), **options)
+    net.compile(rules[rule], **options)
     return net
 
 

@@ -1,4 +1,4 @@
-"""Training on the GPU: losses against the CPU's in three modes, and ResNet-50 in three precisions."""
+"""Training on the GPU: losses against the CPU's in three modes, and steps that are measured."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def compare_losses(context: Context, name: str, mode: str) -> Values:
     return values
 
 
-def measure(context: Context, name: str, n: int, precision: str, steps: int) -> Values:
+def measure(context: Context, name: str, n: int, precision: str, steps: int, rule: str = "momentum") -> Values:
     """Seconds to the first step, milliseconds a step by events, peak bytes beside the plan's, who does which calls."""
     from nets import batch
     from singa_lite import tensor
@@ -56,7 +56,7 @@ def measure(context: Context, name: str, n: int, precision: str, steps: int) -> 
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         start = time.perf_counter()
-        net = built(name, on, precision=precision)
+        net = built(name, on, rule, precision=precision)
         x, y = (tensor.from_numpy(array, on) for array in batch(name, n))
         values: Values = {"loss": float(net.train_one_batch(x, y)[0])}
         values["seconds_to_first_step"] = time.perf_counter() - start

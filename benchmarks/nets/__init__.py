@@ -18,6 +18,7 @@ from .resnet import resnet18_32
 from .small import chain, digits_cnn, lenet, mlp
 from .text import (
     BYTES,
+    CHARACTERS,
     CLASSES,
     FEATURES,
     IDS,
@@ -74,7 +75,7 @@ NETS: dict[str, Entry] = {
 
 #: Those of `sequences.py`, and of `head_to_head.py`.
 TEXTS: dict[str, Entry] = {
-    "gpt_11m": Entry(gpt_11m, (256,), BYTES, (256,), BYTES, False),
+    "gpt_11m": Entry(gpt_11m, (CHARACTERS,), BYTES, (CHARACTERS,), BYTES, False),
     "gpt2_small_256": Entry(gpt2_small_256, (256,), 50257, (256,), 50257, False),
     "gpt2_small_512": Entry(gpt2_small_512, (512,), 50257, (512,), 50257, False),
     "gpt2_small_1024": Entry(gpt2_small_1024, (1024,), 50257, (1024,), 50257, False),
