@@ -16,6 +16,8 @@ from first_run.machine import Types
 #: (net, batch, steps) whose losses are compared; small ones for the stand-in.
 TRAINED = (("lenet", 64, 6), ("resnet18_32", 16, 6), ("gpt_11m", 2, 6), ("llama", 2, 6), ("lstm", 8, 6))
 TINY_TRAINED = (("lenet", 3, 4), ("digits_cnn", 5, 4), ("gpt_11m", 3, 4), ("llama", 3, 4), ("lstm", 3, 4))
+#: (n, t, s, heads, kv_heads, size) of attention in float16, which libraries do at such sizes alone.
+FUSED = (2, 192, 192, 6, 2, 64)
 #: Kernels that draw other numbers for float32 than for float64.
 DRAWN = ("uniform", "normal", "truncated_normal")
 MOST_BYTES = 30 << 20
@@ -81,22 +83,33 @@ def prepare(path: str, tiny: bool) -> int:
 
 def _calls() -> tuple[dict[str, PreparedCall], list[tuple[str, Types]]]:
     from host_kernels import cuda_on_host
-    from kernel_cases import CASES
 
     kernels = cuda_on_host()
     loader = next(iter(kernels.kernels.values()))._loader  # type: ignore[attr-defined]
-    made = {key: call for key in CASES if (call := _call(key, CASES[key], kernels)) is not None}
+    made = {key: call for key, case in cases().items() if (call := _call(key, *case, kernels)) is not None}
     return made, sorted({(file, types) for file, _, types in loader.launched})
 
 
-def _call(key: str, case: Any, kernels: Any) -> PreparedCall | None:
+def cases() -> dict[str, tuple[Any, str]]:
+    """The contract's cases and those in float16, by key, each with its dtype."""
+    from kernel_cases import CASES
+    from kernel_cases_attention import attention
+
+    return {key: (case, "float32") for key, case in CASES.items()} | {
+        f"{kernel}:float16, {label}": (attention(mask, causal, (FUSED, FUSED), backward=backward), "float16")
+        for kernel, backward in (("attention", False), ("attention_derivative", True))
+        for label, mask, causal in (("causal", False, True), ("both", True, True), ("neither", False, False))
+    }
+
+
+def _call(key: str, case: Any, dtype: str, kernels: Any) -> PreparedCall | None:
     """None for a kernel that the GPU's own set lacks."""
     from singa_lite.testing.kernel_call import Call
 
     name = key.split(":")[0]
     if name not in kernels.kernels:
         return None
-    tensors, settings = case.build(np.random.default_rng(7), np.dtype("float32"), False)
+    tensors, settings = case.build(np.random.default_rng(7), np.dtype(dtype), False)
     exact = exact_results(name, tensors, settings)
     host = Call(kernels, name, tensors, settings).run().results
     return PreparedCall(name, tensors, settings, exact, host)
