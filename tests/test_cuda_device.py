@@ -13,11 +13,13 @@ import pytest
 from cuda_devices import KINDS, needs_a_gpu, new_device
 from nets import bits, state_of
 from programs import with_options
-from singa_lite import FeedForwardNet, OutOfMemoryError, device, layers, loss, metric, optimizer, tensor
+from singa_lite import FeedForwardNet, OutOfMemoryError, autograd, device, layers, loss, metric, optimizer, tensor
 from singa_lite.compiler.ir.operation import Phase
 from singa_lite.device import Device
 from singa_lite.errors import DeviceError, GraphError
 from singa_lite.graph import call_times
+from singa_lite.layer import initializer
+from singa_lite.tensor import Tensor
 
 RNG = np.random.default_rng(5)
 X = RNG.standard_normal((5, 3, 7, 9)).astype(np.float32)
@@ -148,20 +150,64 @@ def test_a_step_allocates_nothing(cuda):
 
 
 def test_an_operation_that_waits_for_the_host_is_named_and_the_step_goes_on(cuda):
-    x = tensor.from_numpy(RNG.standard_normal((5, 3)), cuda)
-    key = tensor.from_numpy(np.array([1, 2, 3], np.uint64), cuda)
+    """Seven axes that do not merge are more than a kernel walks along."""
+    values = RNG.standard_normal((2, 3, 2, 2, 3, 2, 2))
+    x = tensor.from_numpy(values, cuda)
     with cuda.recording() as graph:
-        noise = cuda.empty((5, 3), np.float64)
-        cuda.run("normal", key, noise, mean=0.0, std=1.0)
-        y = x + noise
+        turned = cuda.empty(x.shape[::-1], x.dtype)
+        cuda.run("scale", x.view(x.shape[::-1], x.strides[::-1]), turned, alpha=2.0, beta=0.0)
+        y = turned + turned
     graph.run()
     first = tensor.to_numpy(y)
-    with pytest.warns(UserWarning, match="'normal' of layer ''"):
+    with pytest.warns(UserWarning, match="'scale' of layer ''"):
         graph.run()
     graph.run()
     np.testing.assert_array_equal(tensor.to_numpy(y), first)
-    drawn = np.random.Generator(np.random.Philox(key=[1, 2], counter=[0, 0, 0, 3])).standard_normal((5, 3))
-    np.testing.assert_allclose(first, tensor.to_numpy(x) + drawn, rtol=1e-12)
+    np.testing.assert_array_equal(first, 4 * values.T)
+
+
+def test_extremes_slices_positions_and_normal_numbers_are_part_of_one_launch(cuda):
+    """Replays read the position anew and draw new numbers, which are those that are drawn without a record."""
+    values = RNG.standard_normal((4, 6, 5)).astype(np.float32)
+    position, begin = np.zeros(1, np.int64), np.array([1, 2, 3], np.uint64)
+    x, at, state = (tensor.from_numpy(one, cuda) for one in (values, position, begin))
+
+    def step() -> list[Tensor]:
+        read, noise = cuda.empty((4, 2, 5)), autograd.normal((3, 7), state)
+        cuda.run("read_at", x, at, read)
+        kept = tensor.zeros((4, 6, 5), device=cuda)
+        cuda.run("write_at", read, at, kept)
+        return [read, kept, x[::-1, 4::-2], autograd.reduce_max(x, 1), autograd.reduce_min(x), noise]
+
+    with cuda.recording() as graph:
+        results = step()
+    found = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for place in range(5):
+            at.copy_from_numpy(np.array([place]))
+            graph.run()
+            found.append([tensor.to_numpy(one) for one in results])
+    state.copy_from_numpy(begin)
+    for place, (read, kept, turned, largest, smallest, noise) in enumerate(found):
+        np.testing.assert_array_equal(read, values[:, place : place + 2])
+        np.testing.assert_array_equal(kept[:, place : place + 2], read)
+        assert np.count_nonzero(kept) == read.size
+        np.testing.assert_array_equal(turned, values[::-1, 4::-2])
+        np.testing.assert_array_equal(largest, values.max(1))
+        assert smallest == values.min()
+        assert bits(noise) == bits(autograd.normal((3, 7), state))
+    assert len({noise.tobytes() for *_, noise in found}) == 5
+
+
+@pytest.mark.parametrize("spec", ["normal", "truncated_normal", "he_normal", "orthogonal"])
+def test_weights_begin_with_the_bits_of_a_cpu(cuda, spec):
+    drawn = []
+    for on in (cuda, device.cpu()):
+        weight = on.empty((7, 3, 5), np.float32, (2, 0, 1))
+        initializer.fill(spec, weight, np.array([3, 1, 4], np.uint64), fan_in=15, fan_out=7)
+        drawn.append(bits(weight))
+    assert drawn[0] == drawn[1]
 
 
 def test_the_profile_has_every_operation(cuda, monkeypatch):

@@ -41,21 +41,25 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 def test_both_bring_their_kernels_and_are_told_the_options(stand_ins):
-    products, pixels, convolutions = libraries(7, Options(allow_tf32=True, workspace_limit=123, deterministic=False))
+    options = Options(allow_tf32=True, workspace_limit=123, deterministic=False)
+    products, pixels, convolutions, attention = libraries(7, options)
     assert {"linear", "linear_gradient", "matmul", "matmul_add"} == set(products.builders)
     assert {"conv2d", "conv2d_derivative", "conv2d_gradient"} == set(convolutions.builders)
+    assert {"attention", "attention_derivative"} == set(attention.builders)
     assert set(pixels.builders) == set(convolutions.builders)
     product, convolution = products.builders["matmul"].__self__, convolutions.builders["conv2d"].__self__
     assert (product.tf32, product.multiplier.limit, product.multiplier.stream) == (True, 123, 7)
     assert convolution.planner.knobs == (123, True, False)
     assert convolution.planner.executor.stream == 7
+    attending = attention.builders["attention"].__self__
+    assert (attending.planner, attending.deterministic) == (convolution.planner, False)
 
 
 @pytest.mark.parametrize(
     ("missing", "error", "word", "served"),
     [
-        ("Lt", CublasLtNotFoundError("no libcublasLt.so.13"), "products", ["conv2d"]),
-        ("Lt", CublasLtError("Create", 1, "CUBLAS_STATUS_NOT_INITIALIZED"), "products", ["conv2d"]),
+        ("Lt", CublasLtNotFoundError("no libcublasLt.so.13"), "products", ["conv2d", "attention"]),
+        ("Lt", CublasLtError("Create", 1, "CUBLAS_STATUS_NOT_INITIALIZED"), "products", ["conv2d", "attention"]),
         ("Handle", CudnnNotFoundError("no libcudnn.so.9"), "convolutions", ["matmul", "conv2d"]),
     ],
 )

@@ -18,8 +18,6 @@ TRAINED = (("lenet", 64, 6), ("resnet18_32", 16, 6), ("gpt_11m", 2, 6), ("llama"
 TINY_TRAINED = (("lenet", 3, 4), ("digits_cnn", 5, 4), ("gpt_11m", 3, 4), ("llama", 3, 4), ("lstm", 3, 4))
 #: (n, t, s, heads, kv_heads, size) of attention in float16, which libraries do at such sizes alone.
 FUSED = (2, 192, 192, 6, 2, 64)
-#: Kernels that draw other numbers for float32 than for float64.
-DRAWN = ("uniform", "normal", "truncated_normal")
 MOST_BYTES = 30 << 20
 
 Arrays = list[Any]
@@ -116,11 +114,17 @@ def _call(key: str, case: Any, dtype: str, kernels: Any) -> PreparedCall | None:
 
 
 def exact_results(kernel: str, tensors: Arrays, settings: dict[str, Any]) -> dict[str, Any]:
-    """NumPy's results of a call in float64, by tensor; of a kernel that draws, in its own dtype."""
+    """NumPy's results of a call in float64, by tensor; of `uniform`, which draws others for float32, in its own dtype.
+
+    Normal numbers are those that a GPU draws.
+    """
+    from normal_numbers import NORMALS, drawn
     from singa_lite.kernels.numpy_kernels import NUMPY
     from singa_lite.testing.kernel_call import Call
 
-    wide = tensors if kernel in DRAWN else [_in_float64(t) for t in tensors]
+    if kernel in NORMALS:
+        return {"y": drawn(kernel, tensors, settings)[1]}
+    wide = tensors if kernel == "uniform" else [_in_float64(t) for t in tensors]
     return dict(Call(NUMPY, kernel, wide, settings).run().results)
 
 

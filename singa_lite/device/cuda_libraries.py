@@ -13,6 +13,7 @@ from singa_lite.common.notice import warn
 from singa_lite.kernels.built import CallBuilder
 from singa_lite.kernels.cuda_kernels.libraries import cublaslt, cudnn_library
 from singa_lite.kernels.cuda_kernels.libraries.cublaslt import CublasLtError, CublasLtNotFoundError
+from singa_lite.kernels.cuda_kernels.libraries.cudnn_attention import Attention
 from singa_lite.kernels.cuda_kernels.libraries.cudnn_convolution import Convolutions
 from singa_lite.kernels.cuda_kernels.libraries.cudnn_library import CudnnNotFoundError, Handle
 from singa_lite.kernels.cuda_kernels.libraries.cudnn_plan import Knobs, Planner
@@ -27,7 +28,7 @@ from singa_lite.runtime.cupy_types import Cupy
 
 INSTALL = "pip install 'singa-lite[cuda13,cudnn13]'"
 WITHOUT_CUBLASLT = "products by plain kernels of ours, slower"
-WITHOUT_CUDNN = "convolutions by plain kernels of ours, slower"
+WITHOUT_CUDNN = "convolutions and attention in 16 bits by plain kernels of ours, slower"
 
 
 #: Bytes that a convolution may want of workspace by default, and a product, of whose algorithms none gains by more.
@@ -71,8 +72,10 @@ def libraries(stream: int, options: Options, trial: Trial | None = None) -> Iter
     try:
         handle = Handle(stream)
         knobs = Knobs(options.workspace_limit, options.allow_tf32, options.deterministic)
-        convolutions = Convolutions(Planner(handle.target, handle, knobs), trial)
+        planner = Planner(handle.target, handle, knobs)
+        convolutions = Convolutions(planner, trial)
         yield Library(convolutions.builders, convolutions.FUSIONS)
+        yield Library(Attention(planner, options.deterministic).builders, ())
     except CudnnNotFoundError as error:
         _warn(str(error), WITHOUT_CUDNN)
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from singa_lite.common.checks import at_least_zero, finite, real
 from singa_lite.common.errors import ShapeError
 from singa_lite.common.keywords import check_keywords
+from singa_lite.device import cpu, device_of
 from singa_lite.tensor import Tensor, from_numpy, to_numpy
 
 
@@ -111,7 +112,15 @@ class Normal(Initializer):
         at_least_zero(f"{type(self).__name__} std", self.std)
 
     def __call__(self, value: Tensor, key: Tensor, fan_in: int, fan_out: int) -> None:
-        value.device.run(self.kernel, key, value, mean=float(self.mean), std=float(self.std))
+        """On the host: a GPU draws other normal numbers, and equal seeds give equal weights on all devices."""
+        numbers = {"mean": float(self.mean), "std": float(self.std)}
+        if device_of(value).runtime.reads_host:
+            value.device.run(self.kernel, key, value, **numbers)
+            return
+        host = cpu()
+        drawn: Tensor = host.empty(value.shape, value.dtype)
+        host.run(self.kernel, from_numpy(to_numpy(key), host), drawn, **numbers)
+        value.copy_from_numpy(to_numpy(drawn))
 
 
 @dataclass(frozen=True)

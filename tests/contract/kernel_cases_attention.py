@@ -73,6 +73,7 @@ def reference(
 #: (n, m, length, position, heads, kv_heads, size), small and big.
 CACHED = {
     "": ((3, 1, 7, 4, 2, 2, 5), (2, 1, 2311, 2101, 12, 6, 41)),
+    ":tiles": ((1, 2, 300, 259, 4, 2, 131),) * 2,
     ":rows": ((2, 3, 7, 4, 6, 2, 3), (3, 41, 907, 613, 6, 3, 67)),
 }
 
@@ -117,4 +118,17 @@ CASES: dict[str, Case] = {
     "attention:dropout and all else": attention(mask=True, causal=True, sizes=GROUPED, p=0.6),
     "attention_derivative:dropout": attention(p=0.3, backward=True),
     "attention_derivative:dropout and all else": attention(mask=True, causal=True, sizes=GROUPED, p=0.6, backward=True),
+}
+
+#: One head of all samples at a time, as there are fewer heads; rows of more keys than a block has threads for.
+_SAMPLES, _KEYS = ((5, 4, 9, 2, 1, 3),) * 2, ((1, 3, 2051, 2, 2, 5),) * 2
+#: Sizes about those of a GPU's units.
+FURTHER: dict[str, Case] = {
+    "attention:samples": attention(mask=True, causal=True, p=0.3, first="int64", sizes=_SAMPLES),
+    "attention:keys": attention(mask=True, p=0.3, sizes=_KEYS),
+    "attention_derivative:samples": attention(
+        mask=True, causal=True, p=0.3, first="int64", sizes=_SAMPLES, backward=True
+    ),
+    "attention_derivative:keys": attention(p=0.3, sizes=_KEYS, backward=True),
+    "cached_attention:tiles": cached(":tiles", mask=True, first="int32"),
 }

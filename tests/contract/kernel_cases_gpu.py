@@ -8,10 +8,14 @@ from unittest.mock import patch
 
 import numpy as np
 
+import kernel_cases_attention as attention
 import kernel_cases_pointwise as pointwise
+import kernel_cases_quantized as quantized
 import kernel_cases_spatial as spatial
 from kernel_case import Case, Tensors, garbage
 from kernel_cases import CASES
+from kernel_cases_recurrent import BACKWARDS, GATES, recurrent
+from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.interface.window import Window
 
 Shape = tuple[int, ...]
@@ -77,17 +81,24 @@ def embedding_gradient(name: str, places: int, features: int) -> Case:
     return Case(build)
 
 
-def summed(shape: Shape, axes: tuple[int, ...], alpha: float) -> Case:
-    """A sum whose axes are kept as 1."""
+def by_blocks(back: bool) -> Case:
+    """A weight of more rows than some tiles have, in quantised blocks."""
+    case = quantized.product("q8_0", back, bias=not back, shape=(67, 96), count=5)
+    return Case(lambda rng, dtype, big: case.build(rng, dtype, True))
+
+
+def reduced(shape: Shape, axes: tuple[int, ...], **settings: float) -> Case:
+    """A sum or an extreme whose axes are kept as 1."""
     places = {axis % len(shape) for axis in axes}
     kept = tuple(1 if axis in places else extent for axis, extent in enumerate(shape))
-    return fixed(shape, kept, axes=axes, alpha=alpha)
+    return fixed(shape, kept, axes=axes, **settings)
 
 
 #: Parts of a warp, a warp, a block and several of them in a row; columns of few and of many rows.
 ROWS = [(7, 1), (67, 3), (9, 8), (5, 49), (3, 512), (3, 513), (2, 4100), (1, 20011), (3, 20000)]
 COLUMNS = [(1, 5), (3, 2000), (64, 3), (65, 10), (8, 128), (9, 129), (20011, 1), (3001, 20), (700, 133)]
 AXES = [(0,), (1,), (3,), (2, 3), (0, 2), (1, 3), (0, 2, 3), (-1, -2, -3), (0, 1, 2, 3), ()]
+REDUCTIONS: dict[str, dict[str, float]] = {"reduce_sum": {"alpha": -0.75}, "reduce_max": {}, "reduce_min": {}}
 #: Parts of a warp, all of one, what registers hold of a row and one more.
 LENGTHS = [1, 2, 9, 21, 128, 129, 512, 513, 1000, 1024, 1025, 2051, 8193]
 #: (rows, depth, columns) of a product: one of each, and about a tile's 64 and its depth of 16.
@@ -115,6 +126,9 @@ CONVOLUTIONS: dict[str, tuple[Shape, int, Window, int]] = {
 #: Several slabs of several rows a thread, the last of each shorter, in one tile of channels and in two.
 SLABS = [(3, 4, 31, 47), (2, 130, 15, 31), (5, 3, 23, 29)]
 
+#: (steps, samples, units) and the mask's dtype: one of each, several blocks of units, samples about a tile's 64.
+STEPS = [((1, 1, 1), "int64"), ((3, 5, 131), "bool"), ((2, 67, 6), "float64")]
+
 
 def convolution(direction: str, label: str, **further: Any) -> Case:
     """A row of the table."""
@@ -123,9 +137,19 @@ def convolution(direction: str, label: str, **further: Any) -> Case:
 
 
 FURTHER: dict[str, Case] = {
-    **{f"reduce_sum:rows {s}": summed(s, (1,), -0.75) for s in ROWS},
-    **{f"reduce_sum:columns {s}": summed(s, (0,), -0.75) for s in COLUMNS},
-    **{f"reduce_sum:{s} {a}": summed(s, a, 0.5) for s in ((3, 5, 7, 2), (2, 8, 3, 12)) for a in AXES},
+    **attention.FURTHER,
+    **{
+        f"{name}:{label} {s}": reduced(s, (axis,), **settings)
+        for name, settings in REDUCTIONS.items()
+        for label, axis, shapes in (("rows", 1, ROWS), ("columns", 0, COLUMNS))
+        for s in shapes
+    },
+    **{
+        f"{name}:{s} {a}": reduced(s, a, **settings)
+        for name, settings in REDUCTIONS.items()
+        for s in ((3, 5, 7, 2), (2, 8, 3, 12))
+        for a in AXES
+    },
     **{
         f"bias_gradient:{s}": fixed(s, s[1:2], axis=1)
         for s in ((4, 3, 60, 60), (2, 64, 20, 31), (2, 130, 5, 7), (33, 10, 1, 1))
@@ -136,6 +160,8 @@ FURTHER: dict[str, Case] = {
     **{f"softmax_derivative:columns {n}": softmax_derivative((2, n, 7), 1) for n in LENGTHS},
     **{f"softmax:images {a}": fixed((3, 8, 4, 12), (3, 8, 4, 12), axis=a) for a in range(4)},
     **{f"softmax_derivative:images {a}": softmax_derivative((2, 5, 7, 3), a) for a in range(4)},
+    "quantized_linear:rows": by_blocks(back=False),
+    "quantized_linear_derivative:rows": by_blocks(back=True),
     **{f"linear:{m, k, n}": fixed((m, k), (k, n), (n,), (m, n)) for m, k, n in PRODUCTS},
     **{
         f"linear:{a} {m, k, n}": fixed((m, k), (k, n), (n,), (m, n), activation=a)
@@ -185,6 +211,26 @@ FURTHER: dict[str, Case] = {
         for name in ("embedding_gradient", "embedding_gradient_add")
         for places, features in ((1, 5), (255, 5), (256, 31), (257, 129), (768, 5), (1283, 300), (4097, 5))
     },
-    **{f"uniform:{s}": resized("uniform", IMAGES=s) for s in ((1,), (8,), (9,), (15,), (2, 4, 3, 8), (7, 47, 101))},
+    **{
+        f"{name}:{s} {mask}": recurrent(name, without, (s, s), mask, last=s[0] == 3, **further)
+        for name in sorted(key for key in SIGNATURES if key.removesuffix("_derivative") in GATES)
+        for (s, mask), without, further in (
+            (STEPS[0], (), {}),
+            (STEPS[1], ("hidden0", "bias"), BACKWARDS),
+            (STEPS[2], ("cell0",), {"reverse": True}),
+        )
+    },
+    **{
+        f"gru{tail}:reset before {s} {mask}": recurrent(
+            f"gru{tail}", without, (s, s), mask, reset_after=False, **further
+        )
+        for tail, without in (("", ("hidden0", "bias")), ("_derivative", ("dproducts",)))
+        for (s, mask), further in ((STEPS[1], BACKWARDS), (STEPS[2], {"last": True}))
+    },
+    **{
+        f"{name}:{s}": resized(name, IMAGES=s)
+        for name in ("uniform", "normal", "truncated_normal")
+        for s in ((1,), (8,), (9,), (15,), (2, 4, 3, 8), (7, 47, 101))
+    },
     "clip_norm:more sums than threads": resized("clip_norm", PARAMETERS=(300_007,)),
 }

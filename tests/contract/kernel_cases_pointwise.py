@@ -274,6 +274,7 @@ CASES: dict[str, Case] = {
     "reduce_max:all": reduction(lambda s: (), axes=(0, 1, 2)),
     "reduce_min": reduction(lambda s: (*s[:2], 1), axes=(-1,)),
     "reduce_min:left_out": reduction(lambda s: (s[0],), axes=(1, 2)),
+    "reduce_min:columns": reduction(lambda s: (1, *s[1:]), axes=(0,)),
     "reduce_sum": reduction(lambda s: (1, s[1], 1), axes=(0, 2), alpha=0.5),
     "reduce_sum:left_out": reduction(lambda s: s[1:], axes=(0,), alpha=1.0),
     "reduce_sum:last": reduction(lambda s: (*s[:2], 1), axes=(-1,), alpha=-2.0),

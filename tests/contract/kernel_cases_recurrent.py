@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from kernel_case import Case, Tensors, garbage
 from singa_lite.kernels.interface import SIGNATURES
@@ -17,9 +18,16 @@ BACK = ("last",)
 
 
 def recurrent(
-    name: str, without: tuple[str, ...] = (), sizes: tuple[tuple[int, int, int], ...] = SIZES, **settings: Any
+    name: str,
+    without: tuple[str, ...] = (),
+    sizes: tuple[tuple[int, int, int], ...] = SIZES,
+    mask: DTypeLike = None,
+    **settings: Any,
 ) -> Case:
-    """A call of a kernel. without: tensors that are left out. sizes: steps, samples, units of the small and the big."""
+    """A call of a kernel. without: tensors that are left out. sizes: steps, samples, units of the small and the big.
+
+    mask: its dtype, by default that of all others.
+    """
     forward = name.removesuffix("_derivative")
     usual: dict[str, Any] = {"reverse": False, "last": False, "reset_after": True}
     usual |= {"recurrent_activation": "sigmoid", "activation": "tanh", **settings}
@@ -31,7 +39,8 @@ def recurrent(
         tensors: Tensors = []
         for key, role in zip(SIGNATURES[name].tensors, SIGNATURES[name].roles, strict=True):
             shape = shape_of(key, t, n, h, GATES[forward], bool(chosen.get("last")))
-            made = garbage(shape, dtype) if role == "Write" else np.ascontiguousarray(values[key], dtype).reshape(shape)
+            of = np.dtype(mask or dtype) if key == "mask" else dtype
+            made = garbage(shape, of) if role == "Write" else np.ascontiguousarray(values[key], of).reshape(shape)
             tensors.append(None if key in without else made)
         return tensors, chosen
 

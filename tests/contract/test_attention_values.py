@@ -1,4 +1,4 @@
-"""Attention in every kernel set on a CPU: the formula with all scores at once, in float64, against its tiles."""
+"""Attention in every kernel set: the formula with all scores at once, in float64, against its tiles."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from every_set import ON_CPU
+from every_set import ON_CPU, every_set
 from kernel_case import garbage, run
 from kernel_cases_attention import reference
 from singa_lite.kernels.kernel_set import KernelSet
 
-sets = pytest.mark.parametrize("kernels", ON_CPU, ids=lambda kernels: kernels.name)
 KEY = np.array([3, 5, 2**64 - 1], np.uint64)
 #: (n, t, s, heads, kv_heads, size): more than a tile of rows and of keys, and a rest.
 LONG = 1, 300, 1100, 2, 1, 3
@@ -87,7 +86,7 @@ def derivatives(
     return [np.einsum("nhts,nshd->nthd", ds, wide[0]), *grouped]
 
 
-@sets
+@every_set
 @pytest.mark.parametrize("causal", [False, True], ids=["all", "causal"])
 @pytest.mark.parametrize("masked", [False, True], ids=["", "masked"])
 @pytest.mark.parametrize("sizes", [LONG, (2, 700, 150, 2, 2, 5)], ids=["more keys", "more rows"])
@@ -103,7 +102,7 @@ def test_tiles_give_what_the_formula_gives(kernels, causal, masked, sizes):
         np.testing.assert_allclose(mine, wanted, rtol=0, atol=5e-6 * np.abs(wanted).max())
 
 
-@sets
+@every_set
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 @pytest.mark.parametrize("kind", ["window", "texts", "any"])
 def test_rows_that_begin_behind_the_first_key(kernels, kind, dtype):
@@ -126,7 +125,7 @@ def test_rows_that_begin_behind_the_first_key(kernels, kind, dtype):
         np.testing.assert_allclose(mine, wanted, rtol=0, atol=5e-6 * np.abs(wanted).max())
 
 
-@sets
+@every_set
 def test_rows_that_see_no_key_give_zeros_and_pass_nothing_back(kernels):
     given = inputs(2, 3, 5, 2, 1, 4)
     seen = np.array([[0, 0, 0, 0, 0], [0, 0, 1, 1, 0]], np.int32)  # causal: in sample 1, rows 0 and 1 see none
@@ -139,7 +138,7 @@ def test_rows_that_see_no_key_give_zeros_and_pass_nothing_back(kernels):
     np.testing.assert_allclose(dv[1], [[[0] * 4], [[0] * 4], [[2] * 4], [[0] * 4], [[0] * 4]], atol=1e-6)
 
 
-@sets
+@every_set
 def test_large_scores_neither_overflow_nor_vanish(kernels):
     given = inputs(1, 4, 600, 1, 1, 3)
     y, lse = forward(kernels, given, None, False, 3e3)
@@ -152,7 +151,7 @@ def test_large_scores_neither_overflow_nor_vanish(kernels):
     np.testing.assert_allclose(lse, -10_000 + np.log(3), rtol=1e-5)
 
 
-@sets
+@every_set
 def test_nan_reaches_what_it_is_part_of(kernels):
     q, k, v = inputs(1, 4, 6, 2, 2, 3)
     q[0, 1, 0, 2] = np.nan
@@ -168,7 +167,7 @@ def test_nan_reaches_what_it_is_part_of(kernels):
     assert all(np.isnan(d[0, :, 1]).all() and np.isfinite(d[0, :, 0]).all() for d in (dq, dk, dv))
 
 
-@sets
+@every_set
 @pytest.mark.parametrize("causal", [False, True], ids=["all", "causal"])
 def test_dropout_drops_what_the_dropout_of_all_probabilities_would(kernels, causal):
     """Values are rows of the unit matrix, so y is the probabilities themselves."""
@@ -189,7 +188,7 @@ def test_dropout_drops_what_the_dropout_of_all_probabilities_would(kernels, caus
     np.testing.assert_allclose(results[2], np.einsum("nhts,nthd->nshd", dropped, dy), rtol=1e-3, atol=1e-4)
 
 
-@sets
+@every_set
 @pytest.mark.parametrize("name", ["attention", "attention_derivative"])
 def test_scratch_is_linear_in_the_lengths(kernels, name):
     def scratch(length: int) -> int:
@@ -207,7 +206,7 @@ def test_scratch_is_linear_in_the_lengths(kernels, name):
     assert most < 4 * 16_384**2 / 16  # far below one head's scores
 
 
-@sets
+@every_set
 @pytest.mark.parametrize("m", [1, 4])
 @pytest.mark.parametrize("masked", [False, True])
 def test_the_last_rows_of_a_text_over_what_is_kept_of_it(kernels, m, masked):
@@ -230,7 +229,7 @@ def test_the_last_rows_of_a_text_over_what_is_kept_of_it(kernels, m, masked):
     assert np.array_equal(y[2], np.zeros(y[2].shape)) == masked
 
 
-@sets
+@pytest.mark.parametrize("kernels", ON_CPU, ids=lambda kernels: kernels.name)
 def test_a_position_beyond_what_is_kept_is_refused(kernels):
     q, keys = np.ones((1, 2, 1, 3), "f"), np.ones((1, 5, 1, 3), "f")
     for position in (4, -1):

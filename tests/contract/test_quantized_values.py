@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import skips
-from every_set import ON_CPU
+from every_set import every_own_set
 from kernel_case import garbage, run
 from singa_lite.kernels.interface.quantized import FORMATS
 
@@ -37,7 +37,7 @@ def blocks(format: str) -> np.ndarray:
 
 @pytest.mark.peer
 @pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("kernels", ON_CPU, ids=lambda kernels: kernels.name)
+@every_own_set
 def test_numbers_have_the_bits_of_the_package(kernels, format):
     given = blocks(format)
     wanted = gguf.dequantize(given, gguf.GGMLQuantizationType[format.upper()])

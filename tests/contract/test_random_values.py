@@ -1,29 +1,29 @@
-"""Random kernels of every set against NumPy's own Philox, drawn in one piece; the numbers are equal, bit for bit."""
+"""Random kernels of every set against NumPy's own Philox, drawn in one piece: the numbers are equal, bit for bit, but
+for the normal ones of a GPU, which are those of a formula.
+"""
 
 from __future__ import annotations
+
+from statistics import NormalDist
 
 import numpy as np
 import pytest
 
 from every_set import ALL, every_set, parameter
 from kernel_case import garbage, run
+from normal_numbers import NORMALS, drawn, draws_by_index, philox
 from singa_lite.kernels.kernel_set import KernelSet
 
 #: Odd, and larger than what the kernels draw at a time.
 LARGE = (7, 47, 101)
-#: The CUDA kernels of ours leave normal numbers to NumPy's.
-NORMALS = {"normal", "truncated_normal"}
-sets_of_normals = pytest.mark.parametrize(
-    "kernels", [parameter(kernels) for kernels in ALL if kernels.fallback or kernels.kernels.keys() >= NORMALS]
+sets_of_numpys_normals = pytest.mark.parametrize(
+    "kernels", [parameter(kernels) for kernels in ALL if not draws_by_index(kernels)]
 )
+sets_of_others = pytest.mark.parametrize("kernels", [parameter(kernels) for kernels in ALL if draws_by_index(kernels)])
+every_normal = pytest.mark.parametrize("name", NORMALS)
 every_shape = pytest.mark.parametrize("shape", [(3, 5), LARGE], ids=str)
 #: Each kernel that fills a tensor, of each set that has it.
-NAMES = [
-    parameter(kernels, name, label=name)
-    for kernels in ALL
-    for name in ("uniform", *sorted(NORMALS))
-    if kernels.fallback or name in kernels.kernels
-]
+NAMES = [parameter(kernels, name, label=name) for kernels in ALL for name in ("uniform", *NORMALS)]
 #: Sets that leave tensors without elements to the next one, and have none.
 LEAVING_NOTHING = {"cuda", "gpu-own"}
 every_dtype = pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -36,8 +36,7 @@ def key(seed: int = 3, stream: int = 2**63 + 1, counter: int = 2**64 - 2) -> np.
 
 def generator(words: np.ndarray) -> np.random.Generator:
     """The generator that the interface says a key stands for."""
-    counter = np.array([0, 0, 0, words[2]], np.uint64)
-    return np.random.Generator(np.random.Philox(key=words[:2].copy(), counter=counter))
+    return np.random.Generator(philox(words))
 
 
 def draw(
@@ -128,16 +127,71 @@ def test_uniform_never_reaches_the_upper_bound(kernels: KernelSet, dtype):
     assert np.all(draw(kernels, "uniform", LARGE, dtype, low=1.0, high=high) == 1)
 
 
-@sets_of_normals
+@sets_of_numpys_normals
 @every_shape
 @every_dtype
-@pytest.mark.parametrize("name", sorted(NORMALS))
+@every_normal
 def test_normal_numbers_are_those_of_one_draw(kernels: KernelSet, shape, dtype, name):
     """Truncated: those within two standard deviations, in order."""
     y = draw(kernels, name, shape, dtype, mean=0.5, std=2.0)
     numbers = generator(key()).standard_normal(2 * y.size, dtype=dtype)
     taken = numbers[np.abs(numbers) <= 2] if name == "truncated_normal" else numbers
     np.testing.assert_array_equal(y, taken[: y.size].reshape(shape) * 2 + np.asarray(0.5, dtype))
+
+
+@sets_of_others
+@every_shape
+@every_dtype
+@every_normal
+def test_normal_numbers_of_a_gpu_are_those_of_the_formula(kernels: KernelSet, shape, dtype, name):
+    settings = {"mean": 0.5, "std": 2.0}
+    y = draw(kernels, name, shape, dtype, **settings)
+    _, wanted = drawn(name, [key(), y], settings)
+    np.testing.assert_allclose(y, wanted, rtol=0, atol=64 * np.finfo(dtype).eps)
+
+
+#: Of a normal number, and of one within 2 of the mean: the standard deviation and the fourth moment,
+#: 1 - 4 * density(2) / share and 3 * (1 - 4 * density(2) / share) - 16 * density(2) / share, share that within 2.
+MOMENTS = {"normal": (1.0, 3.0), "truncated_normal": (0.7737413, 1.4161887)}
+
+
+@sets_of_others
+@every_dtype
+@every_normal
+def test_normal_numbers_have_the_distribution(kernels: KernelSet, dtype, name):
+    """Mean and even moments to 4 standard errors, and the largest distance of the distributions (Kolmogorov and
+    Smirnov), which in one of 1,000 keys is more than 1.95 / sqrt(numbers); neighbours are independent."""
+    y = draw(kernels, name, (4, 25_000), dtype, mean=0.0, std=1.0).astype(np.float64).reshape(-1)
+    second, fourth = MOMENTS[name]
+    error = 1 / np.sqrt(y.size)
+    assert abs(y.mean()) < 4 * error * np.sqrt(second)
+    assert abs((y**2).mean() - second) < 4 * error * np.sqrt(fourth - second**2)
+    assert abs((y**4).mean() - fourth) < 4 * error * np.std(y**4)
+    assert all(abs((y[:-gap] * y[gap:]).mean()) < 4 * error * second for gap in (1, 2, 3, 4, 8))
+    assert all(abs((y[:-gap] ** 2 * y[gap:] ** 2).mean() - second**2) < 5 * error * fourth for gap in (1, 2, 4))
+    ordered = np.sort(y)
+    low, high = (NormalDist().cdf(bound) for bound in ((-2, 2) if name == "truncated_normal" else (-np.inf, np.inf)))
+    below = (np.vectorize(NormalDist().cdf)(ordered) - low) / (high - low)
+    assert np.abs(below - (np.arange(y.size) + 0.5) * error**2).max() < 1.95 * error
+
+
+@sets_of_others
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_truncated_numbers_stay_within_their_bounds_and_come_near(kernels: KernelSet, dtype):
+    y = draw(kernels, "truncated_normal", (4, 25_000), dtype, mean=1.0, std=0.25)
+    assert 0.5 <= y.min() < 0.501
+    assert 1.499 < y.max() <= 1.5
+
+
+@sets_of_others
+@every_normal
+def test_an_element_has_its_number_whatever_the_strides_and_the_extents_behind_it(kernels: KernelSet, name):
+    settings = {"mean": 0.5, "std": 2.0}
+    whole = draw(kernels, name, (9, 4, 6), "float32", **settings)
+    for like in (np.empty((6, 4, 9), "f").T, np.empty((9, 5, 7), "f")[:, 1:, 1:], np.empty((9, 4, 12), "f")[..., ::2]):
+        run(kernels, name, [key(), like], settings)
+        np.testing.assert_array_equal(like, whole)
+    np.testing.assert_array_equal(draw(kernels, name, (25,), "float32", **settings), whole.reshape(-1)[:25])
 
 
 @pytest.mark.parametrize("kernels, name", NAMES)

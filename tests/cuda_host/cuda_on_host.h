@@ -360,6 +360,17 @@ inline double __dmul_rn(double a, double b) { return rounded(a * b); }
 inline float rsqrtf(float x) { return 1 / sqrtf(x); }
 inline double rsqrt(double x) { return 1 / sqrt(x); }
 inline float rsqrt(float x) { return 1 / sqrtf(x); }
+inline double sinpi(double x) { return sin(x * 3.14159265358979324); }
+inline double cospi(double x) { return cos(x * 3.14159265358979324); }
+inline float sinpi(float x) { return (float)sinpi((double)x); }
+inline float cospi(float x) { return (float)cospi((double)x); }
+// By Newton's steps from 0, which do not pass the root.
+inline double erfinv(double y) {
+    double x = 0, step = 1;
+    for (int i = 0; i < 200 && fabs(step) > 1e-16 * fabs(x); ++i) x += step = (fabs(y) - erf(x)) * exp(x * x) * 0.886226925452758014;
+    return copysign(x, y);
+}
+inline float erfinv(float y) { return (float)erfinv((double)y); }
 inline float normcdff(float x) { return 0.5f * erfcf(-x * 0.70710678118654752f); }
 inline double normcdf(double x) { return 0.5 * erfc(-x * 0.70710678118654752); }
 inline float normcdf(float x) { return normcdff(x); }

@@ -29,6 +29,8 @@ from singa_lite.kernels.cuda_kernels.libraries.cublaslt_header import (
     MatmulAttribute,
     PreferenceAttribute,
 )
+from singa_lite.kernels.cuda_kernels.libraries.cudnn_attention import Attention
+from singa_lite.kernels.cuda_kernels.libraries.cudnn_call import Draw, EngineConditions, Plan
 from singa_lite.kernels.cuda_kernels.libraries.cudnn_convolution import Convolutions
 from singa_lite.kernels.cuda_kernels.libraries.cudnn_library import CudnnNotFoundError, described, frontend
 from singa_lite.kernels.cuda_kernels.libraries.cudnn_plan import Knobs, Planner
@@ -227,15 +229,50 @@ def convolutions(trial: Any = None, **knobs: Any) -> Convolutions:
     return Convolutions(Planner(described(PROPERTIES.read_text()), HostExecutor(), Knobs(**knobs)), trial)
 
 
+def attention(**knobs: Any) -> Attention:
+    """The builders, with graphs that the library takes for an H100, run by NumPy."""
+    return attending_by(Planner(described(PROPERTIES.read_text()), HostExecutor(), Knobs(**knobs)))
+
+
+def attending_by(planner: Planner) -> Attention:
+    """The builders over what another planner plans for, and has its graphs run by."""
+    return Attention(GraphPlanner(planner.target, planner.executor, planner.knobs), planner.knobs.deterministic)
+
+
+class GraphPlanner(Planner):
+    """Plans whose engine is left open: those of attention are compiled and loaded by the driver, which is not here."""
+
+    def plan(self, draw: Draw, dtype: str, wish: EngineConditions | None = None) -> Plan | None:
+        """None where the library does not take the graph."""
+        try:
+            graph = self.graph(draw, dtype, {} if wish is None else wish.alignments)
+        except frontend().cudnnGraphNotSupportedError:
+            return None
+        return Plan(graph, workspace_of(graph), 1, "")
+
+
+#: Bytes of workspace of a graph without an engine.
+OPEN = 512
+
+
+def workspace_of(graph: Any) -> int:
+    """Bytes that a run of the graph wants."""
+    try:
+        return graph.get_workspace_size()
+    except RuntimeError:
+        return OPEN
+
+
 class HostExecutor:
-    """Stands in for a GPU. done: the operations of each graph that ran."""
+    """Stands in for a GPU. done: the operations of each graph that ran; told: the settings of the last of each."""
 
     def __init__(self) -> None:
         self.done: list[tuple[str, ...]] = []
+        self.told: list[dict[str, Any]] = []
 
     def bind(self, graph: Any, addresses: Mapping[int, int], workspace: int) -> Launch:
         """Each operation as the graph states it; the workspace is overwritten, as the library may."""
-        needed = graph.get_workspace_size()
+        needed = workspace_of(graph)
         assert bool(workspace) == bool(needed), "a workspace where none is wanted, or none where one is"
         tensors = {t.uid: t for node in graph.nodes for t in (*node.inputs.values(), *node.outputs.values())}
         assert {uid for uid, t in tensors.items() if not t.is_virtual} == set(addresses), (
@@ -247,6 +284,10 @@ class HostExecutor:
         steps = [step(node, inside) for node in graph.nodes]
         work = host_bytes(workspace, needed) if needed else None
         written = [t.uid for node in graph.nodes for t in node.outputs.values() if t.uid in outside]
+        at = {addresses[uid] for uid in written}
+        assert at.isdisjoint(address for uid, address in addresses.items() if uid not in written), (
+            "a result over an operand"
+        )
         names = tuple(map(operation, graph.nodes))
 
         def launch() -> None:
@@ -259,6 +300,7 @@ class HostExecutor:
             for uid in written:
                 move(inside[uid], outside[uid])
             self.done.append(names)
+            self.told.append(dict(graph.nodes[-1].params))
 
         return launch
 
@@ -289,14 +331,17 @@ def operation(node: Any) -> str:
 
 
 def step(node: Any, arrays: Mapping[int, np.ndarray]) -> Launch:
+    name = operation(node)
+    operands = {port: arrays[t.uid] for port, t in (*node.inputs.items(), *node.outputs.items())}
+    if name in ATTENTION:
+        return attending(node, operands)
     inputs = [arrays[tensor.uid] for tensor in node.inputs.values()]
     (output,) = (arrays[tensor.uid] for tensor in node.outputs.values())
-    name = operation(node)
     if name == "bias":
         return partial(np.add, *inputs, out=output)
     if name == "relu":
         return partial(np.maximum, *inputs, 0, out=output)
-    return convolution(node, {port: arrays[t.uid] for port, t in (*node.inputs.items(), *node.outputs.items())})
+    return convolution(node, operands)
 
 
 #: NumPy's kernels and their operands by the library's names; the images and the filters among these.
@@ -318,9 +363,41 @@ def convolution(node: Any, operands: Mapping[str, np.ndarray]) -> Launch:
         tuple(node.params["dilation"]),
     )
     settings = {"window": window, "groups": operands[image].shape[1] // operands[filters].shape[1]}
-    arrays = tuple(None if port is None else operands[port] for port in ports)
-    scratch = np.empty(NUMPY.scratch_bytes(kernel, arrays, settings), np.uint8)
-    return NUMPY.prepare(kernel, arrays, scratch, settings)
+    return numpy_call(kernel, [None if port is None else operands[port] for port in ports], settings)
+
+
+#: NumPy's kernels and their operands by the library's names.
+ATTENTION = {
+    "sdpa": ("attention", ("q", "k", "v", None, None, None, "O", "Stats")),
+    "sdpa_bwd": (
+        "attention_derivative",
+        ("dO", "q", "k", "v", None, None, None, "o", "stats", "dQ", "dK", "dV"),
+    ),
+}
+
+
+def attending(node: Any, operands: Mapping[str, np.ndarray]) -> Launch:
+    """By NumPy's kernel, from all that the library is told."""
+    kernel, ports = ATTENTION[operation(node)]
+    told = dict(node.params)
+    causal = "diagonal_band_right_bound" in told
+    settings = {"causal": causal, "scale": told.pop("attn_scale")}
+    if causal:
+        assert told.pop("diagonal_band_right_bound") == 0
+        assert told.pop("diagonal_alignment").name == "TOP_LEFT"
+    assert told.popitem() in (
+        ("generate_stats", True),
+        *(("use_deterministic_algorithm", one) for one in (False, True)),
+    )
+    assert not told, "what is not done here"
+    assert operands.keys() == set(ports) - {None}
+    shown = {p: a[..., 0] if p.lower() == "stats" else a.transpose(0, 2, 1, 3) for p, a in operands.items()}
+    return numpy_call(kernel, [None if port is None else shown[port] for port in ports], settings)
+
+
+def numpy_call(kernel: str, arrays: Sequence[np.ndarray | None], settings: Mapping[str, Any]) -> Launch:
+    scratch = np.empty(NUMPY.scratch_bytes(kernel, tuple(arrays), settings), np.uint8)
+    return NUMPY.prepare(kernel, tuple(arrays), scratch, settings)
 
 
 # ---- both
@@ -329,4 +406,7 @@ def convolution(node: Any, operands: Mapping[str, np.ndarray]) -> Launch:
 def served(products: Products, made: Convolutions | None) -> tuple[list[Mapping[str, Any]], list[tuple[str, str]]]:
     """The builders and fusions of the libraries, as `cuda` takes them. made: those of cuDNN, where it is there."""
     families = [products, PointwiseConvolutions(products), *([] if made is None else [made])]
-    return [one.builders for one in families], [pair for one in families for pair in one.FUSIONS]
+    builders = [one.builders for one in families]
+    if made is not None:
+        builders.append(attending_by(made.planner).builders)
+    return builders, [pair for one in families for pair in one.FUSIONS]

@@ -6,6 +6,7 @@ import mmap
 import sys
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,9 @@ from kernel_cases_gpu import FURTHER, convolution
 from kernel_sets import cuda_sets
 from kernel_sizes import build
 from layouts import PAIRS, channels_last, check, double, piece_of_channels_last
+from normal_numbers import NORMALS, drawn, draws_by_index
 from singa_lite.compiler.rewrite.narrow import ACTIVATIONS
-from singa_lite.kernels.cuda_kernels import linear, routine, update
+from singa_lite.kernels.cuda_kernels import attention, linear, routine, update
 from singa_lite.kernels.cuda_kernels.routine import Arguments
 from singa_lite.kernels.cuda_kernels.walk import FLAT, walk
 from singa_lite.kernels.interface import SIGNATURES
@@ -51,14 +53,16 @@ def rows_of(name: str, *tables: Any) -> list[str]:
 
 
 @lru_cache(maxsize=1)
-def call_of(case: str, dtype: str) -> tuple[Tensors, dict[str, Any], Tensors]:
-    """Tensors, which nobody writes to, settings, and what NumPy makes of them."""
+def call_of(case: str, dtype: str, by_index: bool = True) -> tuple[Tensors, dict[str, Any], Tensors]:
+    """Tensors, which nobody writes to, settings, and the exact results. by_index: normal numbers are a GPU's."""
     given, settings = (FURTHER.get(case) or CASES[case]).build(np.random.default_rng(7), np.dtype(dtype), False)
-    return given, settings, exact(kernel_of(case), given, settings)
+    return given, settings, exact(kernel_of(case), given, settings, by_index)
 
 
-def exact(name: str, given: Tensors, settings: dict[str, Any]) -> Tensors:
+def exact(name: str, given: Tensors, settings: dict[str, Any], by_index: bool = True) -> Tensors:
     """What NumPy makes of it in float64, or draws in the tensors' own dtype."""
+    if by_index and name in NORMALS:
+        return drawn(name, given, settings)
     found = [None if t is None else t.copy() if name in DRAWN else double(t) for t in given]
     with np.errstate(invalid="ignore"):
         run(NUMPY, name, found, settings)
@@ -76,7 +80,7 @@ def test_further_sizes_in_several_layouts(kernels, name):
 
 def right_in_layouts(kernels: KernelSet, case: str) -> None:
     """And a piece of a larger tensor gives the bits of the tensor by itself."""
-    name, call = kernel_of(case), call_of(case, "float32")
+    name, call = kernel_of(case), call_of(case, "float32", draws_by_index(kernels))
     given, settings, _ = call
     are_images = (
         any(t is not None and t.ndim == 4 for t in given) and max(t.size for t in given if t is not None) < 9000
@@ -116,8 +120,10 @@ def assert_near(cuda: KernelSet, name: str, given: Tensors, settings: Any, wante
 @of_the_host
 @pytest.mark.parametrize("name", sorted({*map(kernel_of, CASES)}))
 def test_few_blocks_go_on_to_further_elements(name, monkeypatch):
-    for module, most, number in ((routine, "MOST_BLOCKS", 1), (linear, "MOST_ACROSS", 2), (update, "MOST_SUMS", 2)):
-        monkeypatch.setattr(module, most, number)
+    monkeypatch.setattr(routine, "MOST_BLOCKS", 1)
+    monkeypatch.setattr(linear, "MOST_ACROSS", 2)
+    monkeypatch.setattr(update, "MOST_SUMS", 2)
+    monkeypatch.setattr(attention, "TILE_BYTES", 200)  # some rows of a small call
     cuda = cuda_on_host()  # a set that was used has its routines
     if name in cuda.kernels:
         calls = [
@@ -190,6 +196,44 @@ def test_random_numbers_do_not_hang_on_addresses_or_strides(cuda, shape):
         np.testing.assert_array_equal(y, wanted)
 
 
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int32", "uint32", "int64", "uint64"])
+def test_extremes_turns_and_positions_of_integers(cuda, dtype):
+    """The largest and smallest there are among them, which no float holds."""
+    kept = np.array([-(2**63), 2**63 - 1, 2**53 + 1, 7, 200, -3], "i8").astype(dtype)
+    x = RNG.choice(kept, (2, 3001, 3))
+    for name, axes in product(("reduce_max", "reduce_min"), ((0,), (1,), (2,), (0, 1), (0, 1, 2))):
+        y = garbage(tuple(n for axis, n in enumerate(x.shape) if axis not in axes), dtype)
+        run(cuda, name, [x, y], {"axes": axes})
+        np.testing.assert_array_equal(y, (x.max if name == "reduce_max" else x.min)(axes), err_msg=f"{name} {axes}")
+    y, read = garbage(x.shape, dtype), garbage((2, 5, 3), dtype)
+    run(cuda, "flip", [x, y], {"axes": (-2, 0)})
+    np.testing.assert_array_equal(y, x[::-1, ::-1])
+    run(cuda, "read_at", [x, np.array([2]), read], {})
+    np.testing.assert_array_equal(read, x[:, 2:7])
+
+
+@pytest.mark.parametrize("name", ["reduce_max", "reduce_min"])
+def test_an_extreme_is_nan_where_one_is_and_infinite_where_all_are(cuda, name):
+    for shape, axis in (((3, 20_011), 1), ((20_011, 3), 0), ((3, 5), 1)):
+        for odd in (0, 1, shape[axis] - 1):
+            x = RNG.standard_normal(shape).astype(np.float32)
+            y = empty(3)
+            rows = np.moveaxis(x, axis, 1)
+            rows[0, odd], rows[1] = NAN, -INF if name == "reduce_max" else INF
+            run(cuda, name, [x, y], {"axes": (axis,)})
+            np.testing.assert_array_equal(y, (x.max if name == "reduce_max" else x.min)(axis))
+
+
+@pytest.mark.parametrize("position", [-1, 3, 2**62, -(2**63)])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int64"])
+def test_a_position_that_is_not_there_reads_nan_and_writes_nothing(cuda, position, dtype):
+    state, part, given = np.full((2, 5, 3), 7, dtype), garbage((2, 3, 3), dtype), np.full((2, 3, 3), 9, dtype)
+    run(cuda, "read_at", [state, np.array([position]), part], {})
+    run(cuda, "write_at", [given, np.array([position]), state], {})
+    assert (part == 0).all() if dtype == "int64" else np.isnan(part).all()
+    assert (state == 7).all()
+
+
 def test_uniform_of_halves_never_reaches_the_upper_bound(cuda):
     """Between 1 and the next number of float16 there is none, so rounding would give either."""
     y = garbage((7, 47), np.float16)
@@ -218,6 +262,7 @@ NARROW = (
     *("conv2d", "conv2d_derivative", "conv2d_gradient", "lrn", "lrn_derivative"),
     *("batch_norm", "batch_normalize", "batch_norm_inference", "batch_norm_derivative", "batch_norm_gradient"),
     *("layer_norm", "layer_norm_derivative", "layer_norm_gradient", "l2_norm", "l2_norm_derivative"),
+    *("lstm_derivative", "gru_derivative", "simple_rnn_derivative"),
 )
 KEYS = sorted(key for key in CASES if kernel_of(key) in NARROW)
 

@@ -47,11 +47,14 @@ MODULES = {
         "device/cuda_libraries.py",
         "kernels/cuda_kernels/loader.py",
     ],
-    "cudnn": [f"kernels/cuda_kernels/libraries/cudnn_{name}.py" for name in ("library", "plan", "call", "convolution")],
+    "cudnn": [
+        f"kernels/cuda_kernels/libraries/cudnn_{name}.py"
+        for name in ("library", "tensor", "plan", "call", "convolution", "attention")
+    ],
     "nccl": ["parallel/nccl.py"],
 }
 #: What a graph has once it is made. Tests of plans make graphs and use it.
-OF_INSTANCES = ("graph.context.io_data_type", "graph._cpp_tensors")
+OF_INSTANCES = ("graph._cpp_tensors",)
 #: The protocols that calls of objects of CuPy are checked by, and their classes.
 CLASSES = {
     "Stream": "cuda.Stream",

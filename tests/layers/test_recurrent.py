@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from contextlib import nullcontext
 from typing import Any
 
@@ -290,18 +289,15 @@ def test_a_batch_of_another_size_than_the_state_changes_nothing():
     assert bits_of(made) == before
 
 
-@pytest.mark.parametrize(
-    "made", [layers.LSTM("r", 3), layers.MultiHeadAttention("r", 2, dropout=0.2)], ids=["rnn", "attention"]
-)
 @pytest.mark.parametrize("kind", KINDS)
-def test_on_a_gpu_it_is_done_on_the_host(kind, made):
+def test_on_a_gpu_attention_is_done_on_the_host(kind):
     """With a word that the step is no CUDA graph; dropout draws the same numbers."""
     found, rng = [], np.random.default_rng(5)
     x, y = rng.standard_normal((6, 7, 8)).astype("f"), rng.standard_normal((6, 3)).astype("f")
     for on in (device.new_cpu(kernels="numpy"), new_device(kind)):
         net = FeedForwardNet(loss.SquaredError(), device=on, seed=3)
         net.add(layers.Dummy("x", (7, 8)))
-        net.add(copy.deepcopy(made))
+        net.add(layers.MultiHeadAttention("r", 2, dropout=0.2))
         net.add(layers.Flatten("flat"))
         net.add(layers.Dense("dense", 3))
         net.compile(optimizer.SGD(lr=0.1))

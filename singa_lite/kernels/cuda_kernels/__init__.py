@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
-from singa_lite.kernels import low_rank_product
+from singa_lite.kernels import low_rank_product, quantized_product
 from singa_lite.kernels.built import CallBuilder, of_specs
 from singa_lite.kernels.call import Call
 from singa_lite.kernels.cuda_kernels import (
     batch_norm,
+    cached_attention,
     convolution,
     elementwise,
     embedding,
@@ -17,14 +18,18 @@ from singa_lite.kernels.cuda_kernels import (
     linear,
     loss,
     norms,
+    places,
     pooling,
+    quantized,
     random,
+    recurrent,
     reduction,
     rows,
     softmax,
     update,
     updates,
 )
+from singa_lite.kernels.cuda_kernels.attention import Attention
 from singa_lite.kernels.cuda_kernels.copies import mixed
 from singa_lite.kernels.cuda_kernels.routine import CudaKernel, Loader, Routine
 from singa_lite.kernels.kernel_set import Kernel, KernelSet
@@ -34,9 +39,17 @@ LAYOUTS = {"image": (0, 2, 3, 1), "filters": (0, 2, 3, 1)}
 
 #: Kernels of ours whose threads treat each element of the result by itself, in whatever order tensors lie. All others
 #: sum by trees that go by strides, or leave the sums to libraries, which choose their algorithms so.
-ELEMENTS = {**elementwise.KERNELS, **pooling.KERNELS, **random.KERNELS, **update.KERNELS}
+ELEMENTS = {
+    **elementwise.KERNELS,
+    **places.KERNELS,
+    **pooling.KERNELS,
+    **quantized.KERNELS,
+    **random.KERNELS,
+    **update.KERNELS,
+}
 SUMS = {
     **batch_norm.KERNELS,
+    **cached_attention.KERNELS,
     **convolution.KERNELS,
     **embedding.KERNELS,
     **norms.KERNELS,
@@ -70,19 +83,30 @@ def cuda(
     order.
     """
     layouts = LAYOUTS if channels_last else {}
-    made = partial(KernelSet, "cuda", layouts=layouts, strides_matter=SUMS.keys(), tile_bytes=TILE_BYTES)
+    strides_matter = {*SUMS, "attention", "attention_derivative"}
+    made = partial(KernelSet, "cuda", layouts=layouts, strides_matter=strides_matter, tile_bytes=TILE_BYTES)
     kernels = _kernels({**ELEMENTS, **SUMS}, loader, in_float32=True)
     own = made(kernels, fallback, fusions=FUSIONS, one_pass=True)
     own.joins = updates.joins(loader)
     if not libraries:
-        own.kernels |= low_rank_product.products(own)
+        own.kernels |= _composed(own, loader)
         return own
     names = {name for library in libraries for name in library}
     theirs = {name: _first_of([library[name] for library in libraries if name in library]) for name in sorted(names)}
     found = made(_kernels(theirs, loader, in_float32=False), own, fusions={*fusions, *elementwise.FUSIONS})
-    own.kernels |= low_rank_product.products(found)
+    own.kernels |= _composed(found, loader)
     found.has_levels = True
     return found
+
+
+def _composed(kernels: KernelSet, loader: Loader) -> dict[str, Kernel]:
+    """Kernels that are done by calls of others of this set."""
+    return {
+        **low_rank_product.products(kernels),
+        **quantized_product.products(kernels, TILE_BYTES),
+        **Attention(kernels, loader).kernels,
+        **recurrent.kernels(kernels, loader),
+    }
 
 
 def _kernels(given: Mapping[str, CallBuilder[Routine]], loader: Loader, in_float32: bool) -> dict[str, Kernel]:

@@ -4,10 +4,12 @@
 
 enum Activation { NONE, RELU, RELU6, SIGMOID };
 
+__device__ inline C logistic(C x) { return C(1) / (C(1) + exp(-x)); }
+
 // Of a convolution.
 __device__ inline C activated(C x, int activation) {
     if (activation == RELU) return x <= C(0) ? C(0) : x;
-    if (activation == SIGMOID) return C(1) / (C(1) + exp(-x));
+    if (activation == SIGMOID) return logistic(x);
     return x;
 }
 

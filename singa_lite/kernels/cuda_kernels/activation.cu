@@ -1,11 +1,10 @@
 // Activations and their derivatives, element by element. NaN stays NaN, as every comparison with it is false,
 // and -0.0 becomes 0.0 where it is bounded by 0, so that bits do not depend on what was fused.
+#include "activated.cuh"
 #include "map.cuh"
 
 // Beyond it, the normal distribution has no mass that any dtype could show.
 #define FARTHEST C(40)
-
-__device__ inline C logistic(C x) { return C(1) / (C(1) + exp(-x)); }
 
 __device__ inline C normal_density(C x) { return C(0.39894228040143267794) * exp(C(-0.5) * x * x); }
 

@@ -46,12 +46,12 @@ def mixed(build: CallBuilder[Routine], in_float32: bool) -> CallBuilder[Routine]
     return built
 
 
-def without_gaps(build: CallBuilder[Routine]) -> CallBuilder[Routine]:
-    """The builder, which is given specs in C order without gaps alone."""
+def without_gaps(build: CallBuilder[Routine], but: str = "") -> CallBuilder[Routine]:
+    """The builder, which is given specs in C order without gaps alone. but: an operand that may lie as it does."""
 
     def built(call: Call) -> Routine | None:
         plain = {name: dense(spec.shape, spec.dtype) for name, spec in call.operands.items()}
-        copies = {name: spec for name, spec in plain.items() if not _lie_alike(call[name], spec)}
+        copies = {name: spec for name, spec in plain.items() if name != but and not _lie_alike(call[name], spec)}
         return _over_copies(call, build, copies) if copies else build(call)
 
     return built

@@ -9,7 +9,7 @@ import numpy as np
 
 from singa_lite.kernels.built import CallBuilder
 from singa_lite.kernels.call import Call
-from singa_lite.kernels.cuda_kernels.routine import THREADS, Routine, Types, Value, blocks, integer
+from singa_lite.kernels.cuda_kernels.routine import THREADS, Argument, Routine, Types, Value, blocks, integer
 from singa_lite.kernels.cuda_kernels.source import FLOATS, TYPES, are_floats, are_ids
 from singa_lite.kernels.cuda_kernels.walk import spread, walk
 from singa_lite.kernels.interface import SIGNATURES
@@ -45,7 +45,7 @@ def mapped(
     kernel: str,
     y: TensorSpec,
     *reads: TensorSpec,
-    values: Sequence[Value] = (),
+    values: Sequence[Argument] = (),
     types: Types | None = None,
 ) -> Routine | None:
     """A kernel `kernel(Walk<N>, *reads, y, *values)` of a file, over the elements of y, to which the reads broadcast.

@@ -1,4 +1,5 @@
-// Philox 4x64-10 (Salmon et al., SC 2011), the numbers that NumPy makes of them, and who takes which.
+// Philox 4x64-10 (Salmon et al., SC 2011), the uniform numbers that NumPy makes of it, normal ones that it does not, and
+// who takes which.
 #pragma once
 #include "map.cuh"
 
@@ -29,17 +30,34 @@ __device__ inline Words philox(const Key& key, uint64 block) {
     return c;
 }
 
-// Number i of a block in [0, 1): the low half of a word comes first.
+// Half i of a block's words, the low one of each first.
+__device__ inline unsigned half_of(const Words& words, int i) { return (unsigned)(words.v[i / 2] >> (i % 2 * 32)); }
+
+// Number i of a block in [0, 1).
 __device__ inline void number_of(const Words& words, int i, float& number) {
-    const unsigned half = (unsigned)(words.v[i / 2] >> (i % 2 * 32));
-    number = (half >> 8) * (1.0f / 16777216.0f);
+    number = (half_of(words, i) >> 8) * (1.0f / 16777216.0f);
 }
 __device__ inline void number_of(const Words& words, int i, double& number) {
     number = (words.v[i] >> 11) * (1.0 / 9007199254740992.0);
 }
 
-// f(number, operands...) for each element; a thread takes those of a whole block. Number: float or double. The walk's
-// first operand is never touched: it lies in C order, and so says which number an element takes.
+// Normal numbers of float or double, two of each two uniform ones (Box and Muller, 1958), of halves of words or of words.
+template <typename V> struct Normal {
+    V value;
+};
+__device__ inline void number_of(const Words& words, int i, Normal<float>& number) {
+    const float u = (float(half_of(words, i & ~1)) + 1.0f) * (1.0f / 4294967296.0f); // in (0, 1]
+    const float turn = float(half_of(words, i | 1)) * (1.0f / 2147483648.0f);
+    number.value = sqrt(-2.0f * log(u)) * (i % 2 ? sinpi(turn) : cospi(turn));
+}
+__device__ inline void number_of(const Words& words, int i, Normal<double>& number) {
+    const double u = (double(words.v[i & ~1] >> 11) + 1.0) * (1.0 / 9007199254740992.0); // in (0, 1]
+    const double turn = double(words.v[i | 1] >> 11) * (1.0 / 4503599627370496.0);
+    number.value = sqrt(-2.0 * log(u)) * (i % 2 ? sinpi(turn) : cospi(turn));
+}
+
+// f(number, operands...) for each element; a thread takes those of a whole block. Number: float, double, or Normal of
+// one of them. The walk's first operand is never touched: it lies in C order, and so says which number an element takes.
 template <typename Number, class F, class... Ops>
 __device__ void draw(const Walk<(int)sizeof...(Ops) + 1>& walk, const Key& key, F f, Ops... ops) {
     const int N = sizeof...(Ops), NUMBERS = sizeof(Words) / sizeof(Number);

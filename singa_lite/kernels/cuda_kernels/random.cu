@@ -1,4 +1,4 @@
-// Random numbers by counter, the same ones as NumPy's.
+// Random numbers by counter: uniform ones are NumPy's, normal ones are not.
 #include "philox.cuh"
 
 extern "C" __global__ void draw_key(uint64* state, int64 state_step, uint64* key, int64 key_step) {
@@ -21,6 +21,22 @@ extern "C" __global__ void uniform(Walk<2> walk, const uint64* key, int64 key_st
     auto emit = [=](C number, C& y) {
         const C value = C(T(rounded_product(number, by) + from));
         y = value < most ? value : most;
+    };
+    draw<C>(walk, key_at(key, key_step), emit, out(y));
+}
+
+extern "C" __global__ void normal(Walk<2> walk, const uint64* key, int64 key_step, T* y, double mean, double std) {
+    const C from = C(mean), by = C(std);
+    draw<Normal<C>>(walk, key_at(key, key_step), [=](Normal<C> number, C& y) { y = from + by * number.value; }, out(y));
+}
+
+// By the inverse of the cumulative distribution, between its values at -2 and 2, whose difference is `share`.
+extern "C" __global__ void truncated_normal(Walk<2> walk, const uint64* key, int64 key_step, T* y, double mean,
+                                            double std) {
+    const C from = C(mean), by = C(std), share = C(0.95449973610364158), root = C(1.4142135623730951);
+    auto emit = [=](C number, C& y) {
+        const C value = root * erfinv(share * (2 * number - 1));
+        y = from + by * max(C(-2), min(value, C(2)));
     };
     draw<C>(walk, key_at(key, key_step), emit, out(y));
 }

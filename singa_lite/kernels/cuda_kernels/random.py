@@ -1,7 +1,9 @@
 """Random numbers by NumPy's Philox, in C order of the elements whatever their strides.
 
-`normal` and `truncated_normal` are left to the set below: how many words NumPy's
-ziggurat takes for a number depends on the words, so numbers come one after the other.
+`normal` and `truncated_normal` draw other numbers than NumPy does from the same key: how many words NumPy's ziggurat
+takes for a number depends on the words, so its numbers come one after the other. Here each element takes words by its
+own index: two uniform numbers make two normal ones (Box and Muller, 1958), one makes a truncated one by the inverse of
+the cumulative distribution.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from singa_lite.common.array_types import DType
 from singa_lite.kernels.built import CallBuilder
 from singa_lite.kernels.call import Call
 from singa_lite.kernels.cuda_kernels.routine import THREADS, Routine, Value, blocks
-from singa_lite.kernels.cuda_kernels.source import FLOATS
+from singa_lite.kernels.cuda_kernels.source import FLOATS, computed
 from singa_lite.kernels.cuda_kernels.walk import Struct, dense, step, walk
 from singa_lite.kernels.kernel_set import TensorSpec
 
@@ -50,8 +52,19 @@ def _uniform(call: Call) -> Routine | None:
         return None
     largest = np.nextafter(y.dtype.type(high), y.dtype.type(low))
     operands = found, key, step(key), y, np.float64(low), np.float64(high - low), largest
-    grid = _grid(y, np.promote_types(y.dtype, np.float32))
+    grid = _grid(y, computed(y.dtype))
     return Routine().launch("random.cu", "uniform", *operands, types={"T": y.dtype}, grid=grid)
+
+
+def _normal(call: Call) -> Routine | None:
+    """Numbers of float64 for float64, else of float32."""
+    key, y = call["key"], call["y"]
+    found = _walk(y)
+    if found is None:
+        return None
+    operands = found, key, step(key), y, np.float64(call.number("mean")), np.float64(call.number("std"))
+    grid = _grid(y, computed(y.dtype))
+    return Routine().launch("random.cu", call.kernel, *operands, types={"T": y.dtype}, grid=grid)
 
 
 def _walk(y: TensorSpec, *reads: TensorSpec) -> Struct | None:
@@ -65,4 +78,10 @@ def _grid(y: TensorSpec, numbers: DType) -> int:
     return blocks(y.size * numbers.itemsize, THREADS * BLOCK_BYTES)
 
 
-KERNELS: dict[str, CallBuilder[Routine]] = {"draw_key": _draw_key, "dropout": _dropout, "uniform": _uniform}
+KERNELS: dict[str, CallBuilder[Routine]] = {
+    "draw_key": _draw_key,
+    "dropout": _dropout,
+    "uniform": _uniform,
+    "normal": _normal,
+    "truncated_normal": _normal,
+}

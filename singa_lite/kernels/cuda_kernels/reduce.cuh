@@ -1,4 +1,4 @@
-// Sums and largest values over the threads of a warp, a part of one, or a block; every thread gets the result.
+// Sums, largest and smallest values over the threads of a warp, a part of one, or a block; every thread gets the result.
 // Always in the same order, so that equal operands give equal bits. All threads of the warp or block must take part.
 #pragma once
 #include "numbers.cuh"
@@ -9,6 +9,9 @@ template <typename V> struct Sum {
 // NaN wins.
 template <typename V> struct Largest {
     __device__ inline V operator()(V a, V b) const { return a > b || a != a ? a : b; }
+};
+template <typename V> struct Smallest {
+    __device__ inline V operator()(V a, V b) const { return a < b || a != a ? a : b; }
 };
 
 // Over groups of `width` neighbouring lanes, a power of two.
@@ -41,9 +44,8 @@ template <typename V> __device__ inline V block_sum(V value) { return block_redu
 template <typename V> __device__ inline V block_max(V value) { return block_reduce(value, Largest<V>()); }
 
 // Over a team: `blockDim.x` neighbouring threads, a power of two up to 32, or else the whole block (blockDim.y is 1).
-template <typename V> __device__ inline V team_sum(V value) {
-    return blockDim.x <= 32 ? warp_sum(value, blockDim.x) : block_sum(value);
+template <typename V, class F> __device__ inline V team_reduce(V value, F f) {
+    return blockDim.x <= 32 ? warp_reduce(value, f, blockDim.x) : block_reduce(value, f);
 }
-template <typename V> __device__ inline V team_max(V value) {
-    return blockDim.x <= 32 ? warp_max(value, blockDim.x) : block_max(value);
-}
+template <typename V> __device__ inline V team_sum(V value) { return team_reduce(value, Sum<V>()); }
+template <typename V> __device__ inline V team_max(V value) { return team_reduce(value, Largest<V>()); }

@@ -1,9 +1,12 @@
-"""Sums along axes: the terms innermost or the sums, in two stages where the sums alone would leave the GPU idle."""
+"""Sums and extremes along axes: the terms innermost or the results, in two stages where these alone would leave the GPU
+idle.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import NamedTuple, cast
 
@@ -14,7 +17,7 @@ from singa_lite.common.strides import ordered_strides
 from singa_lite.kernels.built import CallBuilder
 from singa_lite.kernels.call import Call
 from singa_lite.kernels.cuda_kernels.routine import THREADS, BufferView, Routine
-from singa_lite.kernels.cuda_kernels.source import FLOATS, computed
+from singa_lite.kernels.cuda_kernels.source import FLOATS, TYPES, computed
 from singa_lite.kernels.cuda_kernels.walk import AXES, VECTOR_BYTES, Merged, axis_spec, dense, merged, power_of_two
 from singa_lite.kernels.kernel_set import TensorSpec
 
@@ -91,7 +94,20 @@ def column_sums(x: TensorSpec, y: TensorSpec, axis: int = 1) -> Routine | None:
 
 
 def _reduce_sum(call: Call) -> Routine | None:
-    return summed(call["x"], call["y"], cast(tuple[int, ...], call.settings["axes"]), call.number("alpha"))
+    return summed(call["x"], call["y"], _axes(call), call.number("alpha"))
+
+
+def _extreme(fold: str, call: Call) -> Routine | None:
+    """Of any type."""
+    x, y = call.all("x", "y")
+    routine = Routine()
+    if x.dtype != y.dtype or x.dtype.name not in TYPES:
+        return None
+    return routine if _add(fold, routine, BufferAs(x, x), BufferAs(y, y), _axes(call), x.dtype) else None
+
+
+def _axes(call: Call) -> tuple[int, ...]:
+    return cast(tuple[int, ...], call.settings["axes"])
 
 
 def _bias_gradient(call: Call) -> Routine | None:
@@ -103,22 +119,32 @@ def add_sum(routine: Routine, x: BufferAs, y: BufferAs, axes: Collection[int], a
     (_, seen), (_, made) = x, y
     if not {seen.dtype.name, made.dtype.name} <= {*FLOATS} or computed(seen.dtype) != computed(made.dtype):
         return False
+    return _add("sum", routine, x, y, axes, computed(seen.dtype), alpha)
+
+
+def _add(
+    fold: str, routine: Routine, x: BufferAs, y: BufferAs, axes: Collection[int], held: DType, alpha: float = 1.0
+) -> bool:
+    """Add the steps of a fold: "sum", "max" or "min". held: the dtype of what comes of chunks; the rest is as of
+    `add_sum`.
+    """
+    (_, seen), (_, made) = x, y
     sums = _sums(seen, made, {axis % seen.ndim for axis in axes})
     if max(sums.count, sums.terms) >= MOST or max(len(sums.kept.extents), len(sums.reduced.extents)) > AXES:
         return False
     shares = (row_shares if sums.in_rows else _column_shares)(sums.count, sums.terms, seen.dtype)
     if shares.chunks == 1:
-        _launch(routine, sums, shares, x, y, alpha)
+        _launch(routine, fold, sums, shares, x, y, alpha)
         return True
-    between = dense((sums.count, shares.chunks), computed(seen.dtype))
+    between = dense((sums.count, shares.chunks), held)
     partial = BufferAs(routine.temporary(between.shape, between.dtype), between)
     # The chunks of a sum lie in a row, so that the second stage adds short rows.
     extents, (in_x, in_y) = sums.kept
     rows = ordered_strides(extents, range(len(extents)), shares.chunks)
     first = Sums(Merged(extents, (in_x, rows)), sums.reduced)
     second = Sums(Merged(extents, (rows, in_y)), Merged((shares.chunks,), ((1,),)))
-    _launch(routine, first, shares, x, partial, 1.0)
-    _launch(routine, second, row_shares(sums.count, shares.chunks, between.dtype, busy=1), partial, y, alpha)
+    _launch(routine, fold, first, shares, x, partial, 1.0)
+    _launch(routine, fold, second, row_shares(sums.count, shares.chunks, held, busy=1), partial, y, alpha)
     return True
 
 
@@ -155,7 +181,7 @@ def _cut(block: tuple[int, int], blocks: int, terms: int, per_step: int, busy: i
     return Shares(block, blocks, chunk, -(-terms // chunk))
 
 
-def _launch(routine: Routine, sums: Sums, shares: Shares, x: BufferAs, y: BufferAs, alpha: float) -> None:
+def _launch(routine: Routine, fold: str, sums: Sums, shares: Shares, x: BufferAs, y: BufferAs, alpha: float) -> None:
     struct = np.zeros((), _SUMS)
     struct["kept"], struct["reduced"], struct["chunk"] = sums.count, sums.terms, shares.chunk
     struct["packs"] = _in_packs(sums, VECTOR_BYTES // x.spec.dtype.itemsize)
@@ -165,7 +191,7 @@ def _launch(routine: Routine, sums: Sums, shares: Shares, x: BufferAs, y: Buffer
         struct[f"{name}_extents"][:axes] = found.extents
         for tensor, strides in zip(("x", "y"), found.strides, strict=False):
             struct[f"{name}_in_{tensor}"][:axes] = strides
-    kernel = "sum_rows" if sums.in_rows else "sum_columns"
+    kernel = f"{fold}_rows" if sums.in_rows else f"{fold}_columns"
     types = {"T": x.spec.dtype, "S": y.spec.dtype}
     arguments = (struct, x.buffer, y.buffer, np.float64(alpha))
     routine.launch(FILE, kernel, *arguments, types=types, grid=(shares.blocks, shares.chunks), block=shares.block)
@@ -183,4 +209,9 @@ def _in_packs(sums: Sums, vector: int) -> bool:
     return all(extent == 1 or step % vector == 0 for extent, step in outer)
 
 
-KERNELS: dict[str, CallBuilder[Routine]] = {"reduce_sum": _reduce_sum, "bias_gradient": _bias_gradient}
+KERNELS: dict[str, CallBuilder[Routine]] = {
+    "reduce_sum": _reduce_sum,
+    "reduce_max": partial(_extreme, "max"),
+    "reduce_min": partial(_extreme, "min"),
+    "bias_gradient": _bias_gradient,
+}

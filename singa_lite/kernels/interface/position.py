@@ -16,7 +16,8 @@ def rotary(x: Read, table: Read, y: Write, *, axis: int, inverse: bool) -> None:
 
 
 # position: int64 (1,), how many places of axis 1 lie before; with what is read or written there they are at most
-# `length`: an IndexError where a kernel can raise one. m: at least 1.
+# `length`: an IndexError where a kernel can raise one; elsewhere NaN is read, of integers 0, and nothing is written.
+# m: at least 1.
 
 
 @kernel()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from singa_lite.kernels.interface.signature import Read, Update, Write, kernel
 
 # A key is uint64 (3,): (seed, stream, counter). It stands for np.random.Philox(key=[seed, stream],
-# counter=[0, 0, 0, counter]), from which a kernel draws in C order of the elements.
+# counter=[0, 0, 0, counter]), from which a kernel draws in C order of the elements. All sets draw the same numbers, but
+# for normal ones.
 
 
 @kernel()
@@ -33,9 +34,17 @@ def uniform(key: Read, y: Write, *, low: float, high: float) -> None:
 
 @kernel()
 def normal(key: Read, y: Write, *, mean: float, std: float) -> None:
-    """y = normal numbers."""
+    """y = normal numbers.
+
+    On the host those of NumPy's ziggurat (`Generator.standard_normal`), on a GPU others: two for each two uniform
+    numbers (Box and Muller, 1958), so that an element's number depends on the key and its index alone.
+    """
 
 
 @kernel()
 def truncated_normal(key: Read, y: Write, *, mean: float, std: float) -> None:
-    """y = normal numbers, those further than 2 std from the mean drawn again."""
+    """y = normal numbers within 2 std of the mean.
+
+    On the host those of `normal`, the ones further away drawn again; on a GPU each is made of the element's uniform
+    number by the inverse of the cumulative distribution.
+    """

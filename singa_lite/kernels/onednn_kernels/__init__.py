@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 
 from singa_lite.kernels import low_rank_product, quantized_product
 from singa_lite.kernels.kernel_set import KernelSet, Settings, TensorSpecs, Turns
 from singa_lite.kernels.onednn_kernels.library.library import load
-from singa_lite.kernels.widening import WideningSet
+from singa_lite.kernels.widening import NARROW, WideningSet
 
 #: Operands that may have gaps, as a piece of a concatenation has them, without changing a bit of the results. The
 #: library picks its code by strides, and for those with gaps it has plain loops. So these are given to it without gaps,
@@ -21,6 +21,9 @@ ANY_STRIDES = {
 }
 #: Of a call's primitives, their code and what describes them, as measured (docs/measured_budget.md).
 CODE_BYTES = 96 << 10
+
+#: Rows of x from which on numbers in bfloat16 are multiplied as such: with fewer rows it saves no time.
+LEAST_NARROW = 128
 
 
 class OneDNNSet(WideningSet):
@@ -70,7 +73,19 @@ def onednn(fallback: KernelSet) -> KernelSet:
         any_strides=ANY_STRIDES,
         one_pass=True,
     )
-    found.kernels |= quantized_product.products(found) | low_rank_product.products(found)
+    found.kernels |= low_rank_product.products(found)
+    found.kernels |= quantized_product.products(found, serves=partial(_serves_blocks, found))
     found.has_bfloat16 = bfloat16.multiplies()
     found.code_bytes = CODE_BYTES
     return found
+
+
+def _serves_blocks(kernels: KernelSet, name: str, specs: TensorSpecs, settings: Settings) -> bool:
+    """Of products with quantised weights: those that no loop does, as of few rows; in bfloat16 those of many rows."""
+    loops, x = kernels.fallback, specs[0]
+    has_loops = loops is not None and loops.fallback is not None and name in loops.kernels  # NumPy is the last set
+    if loops is not None and has_loops and loops.kernels[name].serves(specs, settings):
+        return False
+    if not any(spec is not None and spec.dtype.name == NARROW for spec in specs):
+        return True
+    return kernels.has_bfloat16 and x is not None and x.shape[0] >= LEAST_NARROW

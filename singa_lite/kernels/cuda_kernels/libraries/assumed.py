@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NoReturn
 
 from singa_lite.kernels.built import CallBuilder
+from singa_lite.kernels.cuda_kernels.libraries.cudnn_attention import Attention
 from singa_lite.kernels.cuda_kernels.libraries.cudnn_call import Draw
 from singa_lite.kernels.cuda_kernels.libraries.cudnn_convolution import Convolutions
 from singa_lite.kernels.cuda_kernels.libraries.product import Multiplier, Product
@@ -31,9 +32,10 @@ Builders = Mapping[str, CallBuilder[Routine]]
 def assumed(workspace: int) -> tuple[list[Builders], Collection[tuple[str, str]]]:
     """(builders, what they do in one go) of both libraries. workspace: bytes that each call wants."""
     products = Products(AssumedProducts(min(workspace, PRODUCTS)))
-    pixels, convolutions = PointwiseConvolutions(products), Convolutions(AssumedPlanner(workspace))
+    pixels, planner = PointwiseConvolutions(products), AssumedPlanner(workspace)
+    convolutions, attention = Convolutions(planner), Attention(planner)
     fusions = {*products.FUSIONS, *pixels.FUSIONS, *convolutions.FUSIONS}
-    return [products.builders, pixels.builders, convolutions.builders], fusions
+    return [products.builders, pixels.builders, convolutions.builders, attention.builders], fusions
 
 
 class AssumedProducts(Multiplier):
@@ -60,6 +62,10 @@ class AssumedPlanner:
     def call(self, draw: Draw, dtype: str, nbytes: int) -> AssumedCall:
         """Nothing is drawn. Engines want at most a copy of each tensor in the order of axes that they are made for."""
         return AssumedCall(min(self._workspace, wanted_at_most(nbytes)))
+
+    def call_within(self, draw: Draw, dtype: str, limit: int) -> AssumedCall:
+        """Nothing is drawn."""
+        return AssumedCall(min(self._workspace, limit))
 
 
 def wanted_at_most(nbytes: int) -> int:

@@ -7,7 +7,6 @@ workspace, as large as all tensors of the call. How much of it a call gets is fo
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from singa_lite.common.array_types import DType
 from singa_lite.common.strides import laid_out
@@ -18,7 +17,8 @@ from singa_lite.kernels.cuda_kernels.elementwise import activated
 from singa_lite.kernels.cuda_kernels.images import groups_of, window_of
 from singa_lite.kernels.cuda_kernels.libraries.cudnn_call import Draw
 from singa_lite.kernels.cuda_kernels.libraries.cudnn_library import Graph
-from singa_lite.kernels.cuda_kernels.libraries.cudnn_plan import DTYPES, CallPlanner
+from singa_lite.kernels.cuda_kernels.libraries.cudnn_plan import CallPlanner
+from singa_lite.kernels.cuda_kernels.libraries.cudnn_tensor import DTYPES, GraphTensor, strides_in
 from singa_lite.kernels.cuda_kernels.libraries.nan_probe import NanProbe, Question, Trial
 from singa_lite.kernels.cuda_kernels.routine import Routine
 from singa_lite.kernels.cuda_kernels.source import HALVES
@@ -37,23 +37,6 @@ def _geometry(window: Window) -> dict[str, list[int]]:
         "stride": list(window.stride),
         "dilation": list(window.dilation),
     }
-
-
-class GraphTensor(NamedTuple):
-    """A tensor as a graph is told it. strides: in elements."""
-
-    uid: int
-    extents: tuple[int, ...]
-    strides: tuple[int, ...]
-
-    def read(self, graph: Graph) -> Graph:
-        """Make it an input."""
-        return graph.tensor(name=f"in{self.uid}", uid=self.uid, dim=list(self.extents), stride=list(self.strides))
-
-    def write(self, graph: Graph, result: Graph) -> None:
-        """Make it a result of the graph: nothing of it is left to the library's own rules."""
-        result.set_uid(self.uid).set_output(True).set_dim(list(self.extents)).set_stride(list(self.strides))
-        result.set_data_type(graph.context.io_data_type)
 
 
 class Convolutions:
@@ -119,7 +102,7 @@ class Convolutions:
 
         def draw(graph: Graph) -> None:
             given = {"loss": loss.read(graph), "filter": filters.read(graph)}
-            image.write(graph, graph.conv_dgrad(**given, **_geometry(window_of(call))))
+            image.write(graph.conv_dgrad(**given, **_geometry(window_of(call))))
 
         return self._routine(draw, dy, weight, dx)
 
@@ -133,7 +116,7 @@ class Convolutions:
 
         def draw(graph: Graph) -> None:
             given = {"image": image.read(graph), "loss": loss.read(graph)}
-            filters.write(graph, graph.conv_wgrad(**given, **_geometry(window_of(call))))
+            filters.write(graph.conv_wgrad(**given, **_geometry(window_of(call))))
 
         return self._routine(draw, x, dy, dweight)
 
@@ -158,7 +141,7 @@ class Convolutions:
             result = graph.conv_fprop(image=image.read(graph), weight=filters.read(graph), **_geometry(window))
             if offset is not None:
                 result = graph.bias(input=result, bias=offset.read(graph))
-            target.write(graph, graph.relu(input=result) if relu else result)
+            target.write(graph.relu(input=result) if relu else result)
 
         return self._routine(draw, x, weight, bias, y)
 
@@ -183,7 +166,7 @@ def _graph_tensors(*specs: TensorSpec, uids: Sequence[int] = (1, 2, 3)) -> list[
     if specs[0].dtype.name not in DTYPES or any(spec.dtype != specs[0].dtype for spec in specs):
         return []
     lying = zip(uids, specs, map(strides_of, specs), strict=True)
-    known = [GraphTensor(uid, spec.shape, own) for uid, spec, own in lying if own is not None]
+    known = [GraphTensor(uid, spec.shape, own, spec.dtype.name) for uid, spec, own in lying if own is not None]
     return known if len(known) == len(specs) else []
 
 
@@ -197,21 +180,9 @@ def _vector(spec: TensorSpec, uid: int) -> GraphTensor | None:
     """One number a channel, without gaps."""
     if spec.size > 1 and spec.strides != (spec.dtype.itemsize,):
         return None
-    return GraphTensor(uid, (1, spec.size, 1, 1), (spec.size, 1, spec.size, spec.size))
+    return GraphTensor(uid, (1, spec.size, 1, 1), (spec.size, 1, spec.size, spec.size), spec.dtype.name)
 
 
 def strides_of(spec: TensorSpec) -> tuple[int, ...] | None:
-    """Strides in elements, channels last or in C order, gaps allowed but between innermost neighbours; else None.
-
-    Axes of one element, whose strides say nothing, get those that fit into the order: engines go by them.
-    """
-    for order in _ORDERS:
-        found, least = [0] * spec.ndim, 1
-        for axis in reversed(order):
-            step, rest = divmod(spec.strides[axis], spec.dtype.itemsize) if spec.shape[axis] > 1 else (least, 0)
-            if rest or step < least or (axis == order[-1] and step != 1):
-                break
-            found[axis], least = step, step * spec.shape[axis]
-        else:
-            return tuple(found)
-    return None
+    """Strides in elements, channels last or in C order, gaps allowed but between innermost neighbours; else None."""
+    return next((found for order in _ORDERS if (found := strides_in(spec, order)) is not None), None)

@@ -15,15 +15,8 @@ from singa_lite.kernels.cuda_kernels.libraries.cudnn_call import (
     PlannedCall,
 )
 from singa_lite.kernels.cuda_kernels.libraries.cudnn_library import Graph, Target, frontend
+from singa_lite.kernels.cuda_kernels.libraries.cudnn_tensor import DTYPES
 from singa_lite.kernels.cuda_kernels.routine import LibraryCall
-
-#: Types of the library by NumPy's names: of tensors, and of the arithmetic.
-DTYPES = {
-    "float16": ("HALF", "FLOAT"),
-    "bfloat16": ("BFLOAT16", "FLOAT"),
-    "float32": ("FLOAT", "FLOAT"),
-    "float64": ("DOUBLE", "DOUBLE"),
-}
 
 #: Engines of one kind among which a plan of memory chooses, at most: each takes some milliseconds to ask for.
 MOST_ENGINES = 6
@@ -48,6 +41,9 @@ class CallPlanner(Protocol):
     def call(self, draw: Draw, dtype: str, nbytes: int) -> LibraryCall | None:
         """A call of the graph, see `Planner.call`. nbytes: of its tensors."""
 
+    def call_within(self, draw: Draw, dtype: str, limit: int) -> LibraryCall | None:
+        """A call of the graph, see `Planner.call_within`."""
+
 
 class Planner:
     """Makes plans for one GPU, and calls of them. target: the GPU."""
@@ -61,6 +57,15 @@ class Planner:
         """A call of the graph; None where the library has no engine. dtype: NumPy's name of the tensors' type."""
         usual, thrifty = self.engines(draw, dtype)
         return PlannedCall(self, draw, dtype, usual, thrifty) if usual or thrifty else None
+
+    def call_within(self, draw: Draw, dtype: str, limit: int) -> PlannedCall | None:
+        """A call by the engine that the library puts first within so many bytes of workspace; None where it has none.
+
+        One engine: those of attention are compiled when a plan is made, which takes seconds.
+        """
+        wish = EngineConditions(min(limit, self.knobs.workspace_limit), generic=True)
+        plan = self.plan(draw, dtype, wish)
+        return None if plan is None else PlannedCall(self, draw, dtype, [plan])
 
     def engines(self, draw: Draw, dtype: str) -> tuple[list[Plan], list[Plan]]:
         """The engines of a call that are worth their workspace: each the library's first within fewer bytes than the
@@ -99,13 +104,8 @@ class Planner:
         wish: by default any engine within the limit of the workspace.
         """
         cudnn, wish = frontend(), wish or EngineConditions(self.knobs.workspace_limit, generic=True)
-        io, compute = (getattr(cudnn.data_type, name) for name in DTYPES[dtype])
-        graph = cudnn.pygraph(io_data_type=io, intermediate_data_type=compute, compute_data_type=compute, **self.target)
-        draw(graph)
         try:
-            graph.validate()
-            _align(graph, wish.alignments)
-            graph.build_operation_graph()
+            graph = self.graph(draw, dtype, wish.alignments)
             graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
             candidates = graph.get_execution_plan_count()
             graph.deselect_numeric_notes([getattr(cudnn.numerical_note, name) for name in self._banned(dtype)])
@@ -116,10 +116,21 @@ class Planner:
             graph.deselect_workspace_greater_than(wish.limit)
         except cudnn.cudnnGraphNotSupportedError:
             return None
-        number = _build(graph, candidates)
+        number = _build(graph, candidates, wish.limit)
         if number is None:
             return None
         return Plan(graph, graph.get_workspace_size(), candidates, graph.get_plan_name_at_index(number))
+
+    def graph(self, draw: Draw, dtype: str, alignments: Mapping[int, int]) -> Graph:
+        """The graph as the library takes it; its own error, cudnnGraphNotSupportedError, where it does not."""
+        cudnn = frontend()
+        io, compute = (getattr(cudnn.data_type, name) for name in DTYPES[dtype])
+        graph = cudnn.pygraph(io_data_type=io, intermediate_data_type=compute, compute_data_type=compute, **self.target)
+        draw(graph)
+        graph.validate()
+        _align(graph, alignments)
+        graph.build_operation_graph()
+        return graph
 
     def _banned(self, dtype: str) -> list[str]:
         notes = ["DOWN_CONVERT_INPUTS", "REDUCED_PRECISION_REDUCTION"]
@@ -130,9 +141,10 @@ class Planner:
         return notes
 
 
-def _build(graph: Graph, candidates: int) -> int | None:
-    """Make the first plan of the list that can be made; its number, None where none can.
+def _build(graph: Graph, candidates: int, limit: int) -> int | None:
+    """Make the first plan of the list that can be made and wants no more workspace; its number, None where none can.
 
+    The workspace of a plan is the engine's, by which the library's list is filtered, and what the frontend adds to it.
     By index, as the frontend's own loop ends at the first engine that fails otherwise than by declining. Plans that
     our conditions leave out raise as well: what says that they are not supported, or what `_is_excluded` knows.
     """
@@ -140,7 +152,8 @@ def _build(graph: Graph, candidates: int) -> int | None:
     for number in range(candidates):
         try:
             graph.build_plan_at_index(number)
-            return number
+            if graph.get_workspace_size() <= limit:
+                return number
         except frontend().cudnnGraphNotSupportedError:
             continue
         except (RuntimeError, ValueError) as error:
