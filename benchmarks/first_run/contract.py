@@ -11,7 +11,7 @@ from first_run.item import Context, Values, Wrong
 from first_run.prepared import PreparedCall, cases, exact_results
 
 #: Roundings of the largest element that a result may be off by: the contract's own bound, and in 16 bits.
-MOST_ROUNDINGS, MOST_IN_16_BITS = 128, 8
+MOST_ROUNDINGS, MOST_IN_16_BITS = 128, 32
 #: Places of wrong elements that are told.
 SHOWN = 5
 

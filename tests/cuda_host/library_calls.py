@@ -28,7 +28,7 @@ from singa_lite.kernels.composed import InnerCall
 from singa_lite.kernels.cuda_kernels import cuda
 from singa_lite.kernels.cuda_kernels.libraries.assumed import AssumedProducts, NoCompiler
 from singa_lite.kernels.cuda_kernels.libraries.products import Products
-from singa_lite.kernels.cuda_kernels.routine import KernelLaunch, LibraryStep, Routine
+from singa_lite.kernels.cuda_kernels.routine import CudaStep, KernelLaunch, Routine
 from singa_lite.kernels.numpy_kernels import NUMPY
 from singa_lite.kernels.specs import specs_of
 from singa_lite.runtime.without_bytes import AbstractCuda
@@ -77,7 +77,7 @@ def counts(on: Device, plan: MemoryPlan) -> Counts:
 
     return Counts(
         len(found),
-        number(lambda step: isinstance(step, LibraryStep)),
+        number(lambda step: isinstance(step, CudaStep) and not isinstance(step, KernelLaunch)),
         number(is_ours),
         number(lambda step: isinstance(step, HostFallback)),
     )
