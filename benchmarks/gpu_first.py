@@ -6,8 +6,9 @@
 
 Part 1: versions, one kernel, all sources compiled, every kernel against the prepared results, cuBLASLt and cuDNN,
 training against the prepared losses, ResNet-50 beside PyTorch. Part 2: what failed again in more detail, the time of
-each kernel of ours at the shapes of three nets, both ways around each threshold. Part 3: compute-sanitizer, Nsight
-Compute, the table of all nets beside PyTorch.
+each kernel of ours at the shapes of five nets, attention, both ways around each threshold. Part 3: compute-sanitizer,
+Nsight Compute, the table of all nets beside PyTorch. Part 4: GPT-2 of 124 million parameters at 8 x 1,024 in bfloat16
+beside PyTorch, with fused attention and AdamW, compiled or not: milliseconds, peak bytes, and our ratios.
 
 Items run one after the other in one worker process. Each writes one line of JSON to DIR/results.jsonl, and some write
 a line for each row before. After an error that breaks the CUDA context, a crash or a hang, a new worker begins at the
@@ -52,7 +53,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--prepare", metavar="FILE", help="write the expected results, and stop")
     parser.add_argument("--out", type=Path, help="folder of the results; may be empty")
     parser.add_argument("--expected", metavar="FILE", help="the file that --prepare made")
-    parser.add_argument("--part", type=int, choices=(1, 2, 3), default=1)
+    parser.add_argument("--part", type=int, choices=(1, 2, 3, 4), default=1)
     parser.add_argument("--deadline", type=float, default=520, help="seconds for everything")
     parser.add_argument("--cache", type=Path, metavar="FILE", help="archive of compiled kernels")
     parser.add_argument("--again", metavar="FILE", help="results.jsonl of an earlier part")

@@ -58,6 +58,11 @@ def quantised(on: Device) -> FeedForwardNet:
         )
     )
     net.add(layers.TiedDense("head", words))
+    return with_blocks(net)
+
+
+def with_blocks(net: FeedForwardNet) -> FeedForwardNet:
+    """The net, its quantised weights drawn: bytes that are small scales wherever they are some."""
     for name, frozen in net.frozen().items():
         of, _, own = name.partition("/")
         net.layers[of].set_frozen(own, np.random.default_rng(3).integers(0x14, 0x24, frozen.shape, np.uint8))

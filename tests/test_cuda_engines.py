@@ -6,24 +6,23 @@ from collections.abc import Iterator
 from math import prod
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 
 from benchmark_modules import FOLDER, benchmark_modules
-from host_libraries import convolutions, missing, served
-from singa_lite import optimizer
+from host_libraries import missing
+from kernel_cases import CASES
+from library_calls import NETS as COUNTED
+from library_calls import PRECISIONS, counts, is_ours, planned_device, planned_step, steps_of
+from singa_lite import device, optimizer
 from singa_lite.compiler.ir.operation import Instruction
 from singa_lite.compiler.report.memory_plan import MemoryPlan
 from singa_lite.device import Device
-from singa_lite.device.abstract import AbstractDevice
-from singa_lite.device.host_fallback import by_way_of_host
-from singa_lite.kernels.cuda_kernels import cuda
-from singa_lite.kernels.cuda_kernels.libraries.assumed import AssumedProducts, NoCompiler, wanted_at_most
+from singa_lite.kernels.composed import InnerCall
+from singa_lite.kernels.cuda_kernels.libraries.assumed import wanted_at_most
 from singa_lite.kernels.cuda_kernels.libraries.cudnn_call import GENERIC, PlannedCall
-from singa_lite.kernels.cuda_kernels.libraries.products import Products
 from singa_lite.kernels.cuda_kernels.routine import CudaKernel, LibraryStep
 from singa_lite.kernels.kernel_set import specs_of
-from singa_lite.kernels.numpy_kernels import NUMPY
-from singa_lite.runtime.without_bytes import AbstractCuda
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason=f"wants {missing()}"),
@@ -32,13 +31,6 @@ pytestmark = [
 
 #: Net and batch.
 NETS = {"lenet": 64, "resnet50": 32, "vgg16": 32, "mobilenet_v2": 32}
-
-
-def planned_device(**knobs: object) -> Device:
-    """knobs: of `cudnn_plan.Knobs`. What cuBLASLt wants is known on a GPU alone: no workspace is assumed."""
-    runtime = AbstractCuda("abstract cuda", "device.cuda(0)")
-    libraries = served(Products(AssumedProducts(0)), convolutions(**knobs))
-    return AbstractDevice("cuda", cuda(NoCompiler(), by_way_of_host(NUMPY, runtime), *libraries), runtime, None)
 
 
 class Planned(NamedTuple):
@@ -118,3 +110,38 @@ def test_a_budget_below_takes_slower_engines_and_above_it_better_ones():
     assert tight.arena_bytes <= free.arena_bytes - (500 << 20)
     engines = {one.engine.split("_")[0] for one in planned_convolutions(on, tight) if one.call is not None}
     assert GENERIC in engines
+
+
+#: The usual run counts in the small ones.
+COUNTED_STEPS = [
+    pytest.param(net, precision, marks=() if net in ("lenet", "mobilenet_v2") else pytest.mark.nightly)
+    for net in COUNTED
+    for precision in PRECISIONS
+]
+
+
+@pytest.mark.parametrize(("name", "precision"), COUNTED_STEPS)
+def test_no_call_of_a_net_reaches_our_own_convolutions_and_products(name, precision):
+    with benchmark_modules() as load:
+        found = counts(*planned_step(load("nets").entry(name), COUNTED[name], precision))
+    assert found.ours == 0
+    assert found.calls > found.libraries > 0
+
+
+def test_without_the_libraries_our_own_convolutions_and_products_do_them_all():
+    with benchmark_modules() as load:
+        net = load("nets").entry("lenet").build(device.abstract("cuda", libraries=False))
+    net.compile(optimizer.SGD(lr=0.1))
+    found = counts(net.device, net.plan_batch(5))
+    assert found.libraries == 0
+    assert found.ours == 3 * 5 - 1, "five layers forward, their gradients, and the derivatives of all but the first"
+
+
+def test_of_the_contract_only_activations_that_the_libraries_lack_reach_them():
+    """They have ReLU alone, and no net is recorded with another one where they are there."""
+    on, found = planned_device(), set()
+    for key, case in CASES.items():
+        tensors, settings = case.build(np.random.default_rng(7), np.dtype("float32"), False)
+        if any(map(is_ours, steps_of(on, InnerCall(key.split(":")[0], tuple(tensors), settings)))):
+            found.add(key)
+    assert found == {"linear:no_bias tanh", "conv2d:grouped sigmoid"}

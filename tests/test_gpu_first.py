@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -77,7 +78,7 @@ def test_the_first_part_answers_everything(prepared, tmp_path):
     contract = [one["own"] for name, one in values.items() if name.startswith("contract/")]
     assert len(contract) > 200
     assert all(one["equal_bits"] for one in contract)  # the stand-in is the host build
-    assert values["losses/lenet/captured"]["largest_difference"] < 1e-3
+    assert all(values[f"losses/{net}/captured"]["largest_difference"] < 1e-3 for net in ("lenet", "gpt_11m", "lstm"))
     step = values["step/digits_cnn/float32"]
     assert 0 < step["planned_bytes"] <= step["high_water_bytes"]
     assert step["calls"]["own"] > 0
@@ -98,6 +99,9 @@ def test_the_second_part_looks_at_what_failed_and_times_kernels(prepared, tmp_pa
     assert again and not any("elements differ" in row for row in again)
     rows = [line["row"] for line in lines(out) if line["item"] == "kernels/digits_cnn" and "row" in line]
     assert {"kernel", "us", "GB_s", "share", "count"} <= rows[0].keys()
+    attended = [line["row"] for line in lines(out) if line["item"] == "attention" and "row" in line]
+    calls = {(row["kernel"], row["precision"]) for row in attended if row["us"] > 0}
+    assert calls == set(product(("attention", "attention_derivative"), ("float32", "bfloat16")))
     both = [line["row"] for line in lines(out) if line["item"] == "thresholds" and "row" in line]
     assert all(len([name for name in row if name.startswith("us at ")]) == 2 for row in both)
 
@@ -123,6 +127,38 @@ def test_the_third_part_starts_the_tools_and_measures_the_table(prepared, tmp_pa
     assert "contract/" in calls
     assert "--kernel=relu" in calls
     assert {"table/1/lenet/bfloat16", "table/2/lenet/torch-tf32"} <= statuses(out).keys()
+
+
+@pytest.mark.nightly
+def test_the_fourth_part_measures_a_gpt_beside_pytorch(prepared, tmp_path):
+    skips.library("torch")
+    status, printed = run(prepared, tmp_path, "--part=4")
+    assert status == 0, printed
+    assert set(statuses(tmp_path).values()) == {"ok"}
+    values = {line["item"]: line["values"] for line in lines(tmp_path) if "values" in line}
+    ours, theirs = values["gpt/2/ours"], values["gpt/2/torch-bfloat16"]
+    assert ours["warnings"] == []
+    assert ours["loss"] == pytest.approx(theirs["loss"], rel=0.02)  # of ids that both guess at
+    assert values["gpt/ratios"]["milliseconds, ours / torch-bfloat16"] > 0
+
+
+def test_ratios_are_of_the_least_of_all_rounds(first_run, tmp_path):
+    found = {
+        "1/ours": {"milliseconds": [9.0, 8.0, 7.0], "high_water_bytes": 30},
+        "2/ours": {"milliseconds": [6.0, 5.0, 60.0], "high_water_bytes": 40},
+        "1/torch-tf32": {"milliseconds": [4.0, 5.0, 3.0], "high_water_bytes": 60},
+        "2/torch-tf32": {"milliseconds": [7.0, 7.0, 7.0], "high_water_bytes": 80},
+        "1/torch-other": {"milliseconds": [3.0]},
+    }
+    written = [{"item": f"gpt/{name}", "status": "ok", "values": values} for name, values in found.items()]
+    written += [{"item": "gpt/3/ours", "status": "hung", "error": "no answer"}, {"item": "gpt/1/ours", "row": {}}]
+    (tmp_path / "results.jsonl").write_text("\n".join(map(json.dumps, written)))
+    ratios = first_run("gpt_beside_torch").ratios(SimpleNamespace(out=tmp_path))
+    assert ratios == {
+        "milliseconds, ours / torch-tf32": 6 / 4,
+        "peak bytes, ours / torch-tf32": 30 / 60,
+        "milliseconds, ours / torch-other": 6 / 3,
+    }
 
 
 @pytest.mark.nightly
@@ -166,7 +202,7 @@ def test_a_worker_that_does_not_start_ends_nothing_silently(prepared, tmp_path):
 
 @pytest.mark.parametrize(
     ("arguments", "status", "word"),
-    [([], 2, "--out"), (["--out=x", "--expected=nothing"], 2, "nothing"), (["--part=4"], 2, "part")],
+    [([], 2, "--out"), (["--out=x", "--expected=nothing"], 2, "nothing"), (["--part=5"], 2, "part")],
 )
 def test_wrong_arguments(arguments, status, word):
     done = subprocess.run([sys.executable, SCRIPT, *arguments], capture_output=True, text=True, check=False)

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from first_run import basics, beside_cudnn, contract, kernel_times, thresholds, tools, torch_side, training
+from first_run import (
+    attention_times,
+    basics,
+    beside_cudnn,
+    contract,
+    gpt_beside_torch,
+    kernel_times,
+    thresholds,
+    tools,
+    torch_side,
+    training,
+)
 from first_run.item import Context, Item, Options
 from first_run.prepared import Prepared
 
@@ -22,7 +33,7 @@ WAYS = ("tf32", "bfloat16")
 
 def items_of(options: Options) -> list[Item]:
     """The items of the part that --only lets through."""
-    parts = {1: _first, 2: _second, 3: _third}
+    parts = {1: _first, 2: _second, 3: _third, 4: _fourth}
     return [item for item in parts[options.part](options) if options.wants(item.name)]
 
 
@@ -55,6 +66,7 @@ def _second(options: Options) -> Iterator[Item]:
     wrong = list(_wrong(options))
     yield from wrong[:FIRST_AGAIN]
     yield Item("embedding_gradient", 0.1, kernel_times.embedding_gradient)
+    yield Item("attention", 0.15, attention_times.attention)
     yield Item("thresholds", 0.2, thresholds.thresholds)
     yield Item("further_plans", 0.1, beside_cudnn.further_plans)
     yield Item("normalization_by_cudnn", 0.1, beside_cudnn.normalization_by_cudnn)
@@ -90,3 +102,7 @@ def _third(options: Options) -> Iterator[Item]:
     for way in () if options.tiny else WAYS:  # PyTorch's compiler takes a minute
         run = partial(torch_side.measure, name="resnet50", n=TABLE["resnet50"], way=f"{way}-compile", steps=steps)
         yield Item(f"torch/resnet50/{way}-compile", 0.3, run, "torch")
+
+
+def _fourth(options: Options) -> Iterator[Item]:
+    yield from gpt_beside_torch.items(options.tiny)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from first_run.item import Context, Values, Wrong
-from first_run.prepared import PreparedCall, exact_results
+from first_run.prepared import PreparedCall, cases, exact_results
 
-#: Roundings of the largest element that a result may be off by: the contract's own bound.
-MOST_ROUNDINGS = 128
+#: Roundings of the largest element that a result may be off by: the contract's own bound, and in 16 bits.
+MOST_ROUNDINGS, MOST_IN_16_BITS = 128, 32
 #: Places of wrong elements that are told.
 SHOWN = 5
 
@@ -27,7 +27,7 @@ def check(context: Context, key: str) -> Values:
     for side, kernels in _sets(context):
         found = _results(kernels, call)
         values[side] = {"error": _error(found, call), "equal_bits": _equal(found, call.host)}
-        if not values[side]["error"] <= MOST_ROUNDINGS:
+        if not values[side]["error"] <= _most(call):
             wrong.append(f"{side}: off by {values[side]['error']:.3g} roundings, {_places(found, call)}")
     if wrong:
         raise Wrong("; ".join(wrong), values)
@@ -36,13 +36,13 @@ def check(context: Context, key: str) -> Values:
 
 def again(context: Context, key: str) -> Values:
     """A call that failed, in detail: each size of the contract and each dtype, against NumPy in float64."""
-    from kernel_cases import CASES
     from kernel_sizes import SIZES, build
 
+    case, prepared_in = cases()[key]
     outcome: Values = {}
     for size in SIZES:
-        for dtype in ("float32", "float64"):
-            tensors, settings = build(CASES[key], size, dtype)
+        for dtype in ("float32", "float64") if prepared_in == "float32" else (prepared_in,):
+            tensors, settings = build(case, size, dtype)
             name = key.split(":")[0]
             call = PreparedCall(name, tensors, settings, exact_results(name, tensors, settings), {})
             for side, kernels in _sets(context):
@@ -60,7 +60,11 @@ def _outcome(kernels: Any, call: PreparedCall) -> str:
     except Exception:
         return traceback.format_exc(limit=-3)
     error = _error(found, call)
-    return f"{error:.3g} roundings" + ("" if error <= MOST_ROUNDINGS else f", {_places(found, call)}")
+    return f"{error:.3g} roundings" + ("" if error <= _most(call) else f", {_places(found, call)}")
+
+
+def _most(call: PreparedCall) -> int:
+    return MOST_IN_16_BITS if any(t is not None and t.dtype == np.float16 for t in call.tensors) else MOST_ROUNDINGS
 
 
 def _sets(context: Context) -> list[tuple[str, Any]]:
@@ -68,7 +72,7 @@ def _sets(context: Context) -> list[tuple[str, Any]]:
     from gpu_kernels import OnGpu
 
     on = context.machine.on
-    own = ("own", OnGpu("own", on, context.machine.own_set()))
+    own = ("own", OnGpu("own", on, context.machine.without_libraries))
     return [own] if context.options.own else [own, ("libraries", OnGpu("libraries", on, on.kernels))]
 
 

@@ -18,8 +18,8 @@ from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import KernelSet, TensorSpec, specs_of
 
 #: Nets whose kernels are timed, at these batches.
-NETS = {"resnet50": 32, "mobilenet_v2": 32, "gpt_11m": 8}
-TINY_NETS = {"digits_cnn": 5}
+NETS = {"resnet50": 32, "mobilenet_v2": 32, "gpt_11m": 8, "llama": 8, "lstm": 32}
+TINY_NETS = {"digits_cnn": 5, "lstm": 3}
 #: Bytes that timed calls go over before they come to the same ones again: more than the second-level cache holds.
 ROTATED = 128 << 20
 #: Most copies of a call's tensors, launches between two events, and shapes of one kernel.
@@ -61,7 +61,7 @@ def of_net(context: Context, name: str, n: int) -> Values:
         shapes[call.kernel] += 1
         wanted = context.options.kernel in ("", call.kernel)
         if wanted and shapes[call.kernel] <= MOST_SHAPES:
-            made = partial(_row, machine, machine.own_set(), call, bandwidth)
+            made = partial(measured_row, machine, machine.own_set(), call, bandwidth)
             rows.append(context.try_row({"kernel": call.kernel, "shapes": _shapes(call)}, made))
     taken = [row["us"] * row["count"] for row in rows if "us" in row]
     return counted(len(rows) - len(taken), len(rows), copy_GB_s=bandwidth, step_ms=sum(taken) / 1e3)
@@ -81,7 +81,8 @@ def _calls(machine: Machine, name: str, n: int) -> list[Timed]:
     return [call._replace(count=counts[key]) for key, call in calls.items()]
 
 
-def _row(machine: Machine, kernels: KernelSet, call: Timed, bandwidth: float) -> Values:
+def measured_row(machine: Machine, kernels: KernelSet, call: Timed, bandwidth: float) -> Values:
+    """A call's time by these kernels. bandwidth: of a copy, GB/s."""
     with prepared_launch(machine, kernels, call) as launch, machine.profiled():
         taken = machine.captured_microseconds(launch, LAUNCHES)
     speed = call.moved / taken / 1e3

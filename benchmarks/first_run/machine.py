@@ -16,6 +16,7 @@ import numpy as np
 
 from singa_lite import device, tensor
 from singa_lite.device import cuda_libraries
+from singa_lite.kernels.cuda_kernels import cuda
 from singa_lite.kernels.kernel_set import KernelSet, Settings, TensorSpecs
 
 #: Bytes that a timed copy moves at a time; more than any cache holds.
@@ -109,11 +110,21 @@ class Machine(ABC):
         return median(found)
 
     def own_set(self) -> KernelSet:
-        """The kernels of ours, without the libraries before them."""
+        """The kernels of ours, without the libraries before them; composed ones call these."""
         own = self.on.kernels
         while own.fallback is not None and own.fallback.fallback is not None:
             own = own.fallback
         return own
+
+    def fresh_set(self) -> KernelSet:
+        """The kernels of ours, of which none has built anything yet; composed ones call no library."""
+        own = self.own_set()
+        return cuda(next(iter(own.kernels.values()))._loader, own.fallback)  # type: ignore[attr-defined]
+
+    @cached_property
+    def without_libraries(self) -> KernelSet:
+        """The kernels of ours, composed ones by our own products."""
+        return self.fresh_set()
 
     def served_by(self, kernels: KernelSet, name: str, specs: TensorSpecs, settings: Settings) -> str:
         """Who does a call: "library", "own" or "host"."""

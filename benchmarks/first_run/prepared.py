@@ -14,8 +14,10 @@ import numpy as np
 from first_run.machine import Types
 
 #: (net, batch, steps) whose losses are compared; small ones for the stand-in.
-TRAINED = (("lenet", 64, 6), ("resnet18_32", 16, 6))
-TINY_TRAINED = (("lenet", 3, 4), ("digits_cnn", 5, 4))
+TRAINED = (("lenet", 64, 6), ("resnet18_32", 16, 6), ("gpt_11m", 2, 6), ("llama", 2, 6), ("lstm", 8, 6))
+TINY_TRAINED = (("lenet", 3, 4), ("digits_cnn", 5, 4), ("gpt_11m", 3, 4), ("llama", 3, 4), ("lstm", 3, 4))
+#: (n, t, s, heads, kv_heads, size) of attention in float16, which libraries do at such sizes of heads alone.
+FUSED = (2, 192, 192, 6, 2, 64)
 MOST_BYTES = 30 << 20
 
 Arrays = list[Any]
@@ -79,22 +81,49 @@ def prepare(path: str, tiny: bool) -> int:
 
 def _calls() -> tuple[dict[str, PreparedCall], list[tuple[str, Types]]]:
     from host_kernels import cuda_on_host
-    from kernel_cases import CASES
 
     kernels = cuda_on_host()
     loader = next(iter(kernels.kernels.values()))._loader  # type: ignore[attr-defined]
-    made = {key: call for key in CASES if (call := _call(key, CASES[key], kernels)) is not None}
+    made = {key: call for key, case in cases().items() if (call := _call(key, *case, kernels)) is not None}
     return made, sorted({(file, types) for file, _, types in loader.launched})
 
 
-def _call(key: str, case: Any, kernels: Any) -> PreparedCall | None:
+def cases() -> dict[str, tuple[Any, str]]:
+    """The contract's cases and those in float16, by key, each with its dtype."""
+    from kernel_cases import CASES
+
+    return {key: (case, "float32") for key, case in CASES.items()} | {
+        f"{kernel}:float16, {label}": (_fused(kernel, causal), "float16")
+        for kernel in ("attention", "attention_derivative")
+        for label, causal in (("causal", True), ("all keys", False))
+    }
+
+
+def _fused(kernel: str, causal: bool) -> Any:
+    """A case of attention whose sums are float32."""
+    from kernel_case import Case
+    from kernel_cases_attention import attention
+    from singa_lite.kernels.interface import SIGNATURES
+
+    case = attention(causal=causal, sizes=(FUSED, FUSED), backward=kernel.endswith("derivative"))
+    at = SIGNATURES[kernel].tensors.index("lse")
+
+    def build(*given: Any) -> Any:
+        tensors, settings = case.build(*given)
+        tensors[at] = tensors[at].astype(np.float32)
+        return tensors, settings
+
+    return Case(build)
+
+
+def _call(key: str, case: Any, dtype: str, kernels: Any) -> PreparedCall | None:
     """None for a kernel that the GPU's own set lacks."""
     from singa_lite.testing.kernel_call import Call
 
     name = key.split(":")[0]
     if name not in kernels.kernels:
         return None
-    tensors, settings = case.build(np.random.default_rng(7), np.dtype("float32"), False)
+    tensors, settings = case.build(np.random.default_rng(7), np.dtype(dtype), False)
     exact = exact_results(name, tensors, settings)
     host = Call(kernels, name, tensors, settings).run().results
     return PreparedCall(name, tensors, settings, exact, host)
@@ -128,16 +157,17 @@ def training(name: str, n: int, steps: int) -> Training:
     return Training(name, n, list(losses(net, name, n, steps)), begins)
 
 
-def built(name: str, on: Any, **options: Any) -> Any:
-    """The net with SGD, without dropout."""
+def built(name: str, on: Any, rule: str = "momentum", **options: Any) -> Any:
+    """The net without dropout behind layers. rule: "momentum" or "adamw"."""
     from nets import entry
     from singa_lite import layers, optimizer
 
+    rules = {"momentum": optimizer.SGD(0.01, momentum=0.9), "adamw": optimizer.AdamW(lr=1e-4)}
     net = entry(name).build(on, seed=3)
     for layer in net.layers.values():
         if isinstance(layer, layers.Dropout):
             layer.p = 0.0
-    net.compile(optimizer.SGD(0.01, momentum=0.9), **options)
+    net.compile(rules[rule], **options)
     return net
 
 

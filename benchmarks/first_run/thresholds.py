@@ -12,8 +12,6 @@ from unittest.mock import patch
 
 from first_run.item import Context, Values, counted
 from first_run.kernel_times import LAUNCHES, Timed, dtypes, plain, prepared_launch
-from first_run.machine import Machine
-from singa_lite.kernels.kernel_set import KernelSet
 
 
 class Threshold(NamedTuple):
@@ -82,7 +80,7 @@ def _both_ways(context: Context, one: Threshold) -> Values:
     found: Values = {"kernel": one.kernel, "shapes": str(shapes[0]), "constant": f"{one.module}.{one.constant}"}
     for value in (getattr(module, one.constant), one.other):
         with _constant(module, one.constant, value):
-            kernels = _fresh(context.machine)
+            kernels = context.machine.fresh_set()
             with prepared_launch(context.machine, kernels, call) as launch:
                 found[f"us at {value}"] = context.machine.captured_microseconds(launch, LAUNCHES)
     return found
@@ -100,11 +98,3 @@ def _constant(module: Any, name: str, value: int) -> Iterator[None]:
 
 def _cuda_modules() -> list[Any]:
     return [module for name, module in sys.modules.items() if name.startswith("singa_lite.kernels.cuda_kernels.")]
-
-
-def _fresh(machine: Machine) -> KernelSet:
-    """A set of our own kernels that has built nothing yet."""
-    from singa_lite.kernels.cuda_kernels import cuda
-
-    own = machine.own_set()
-    return cuda(next(iter(own.kernels.values()))._loader, own.fallback)  # type: ignore[attr-defined]

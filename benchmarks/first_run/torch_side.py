@@ -11,8 +11,10 @@ from typing import Any
 from first_run.item import Context, Skipped, Values
 
 
-def measure(context: Context, name: str, n: int, way: str, steps: int) -> Values:
-    """A net's step. way: "tf32", "bfloat16", each with "-compile" behind it or not."""
+def measure(context: Context, name: str, n: int, way: str, steps: int, rule: str = "momentum") -> Values:
+    """A net's step. way: "tf32" or "bfloat16", behind it "", "-compile" (with CUDA graphs) or "-compile-default" (with
+    none, in fewer bytes). rule: "momentum", or "adamw" in one kernel.
+    """
     if importlib.util.find_spec("torch") is None:
         raise Skipped("no PyTorch")
     import torch
@@ -22,7 +24,7 @@ def measure(context: Context, name: str, n: int, way: str, steps: int) -> Values
         raise Skipped(f"PyTorch {torch.__version__} finds no GPU")
     torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
-    step = _step(name, n, way, place)
+    step = _step(name, n, way, place, rule)
     if place == "cuda":
         torch.cuda.reset_peak_memory_stats()
     start = time.perf_counter()
@@ -39,13 +41,13 @@ def measure(context: Context, name: str, n: int, way: str, steps: int) -> Values
     return values | {"torch": torch.__version__, "cudnn": torch.backends.cudnn.version()}
 
 
-def _step(name: str, n: int, way: str, place: str) -> Any:
-    """A function that does a step of SGD with momentum and returns the loss."""
+def _step(name: str, n: int, way: str, place: str, rule: str) -> Any:
+    """A function that does a step and returns the loss."""
     import torch
     from torch.nn.functional import cross_entropy
 
     from nets import batch
-    from peers.torch_side import built
+    from peers.torch_side import OPTIMIZERS, built
 
     net = built(name)
     with torch.no_grad():
@@ -58,13 +60,18 @@ def _step(name: str, n: int, way: str, place: str) -> Any:
     net = net.to(place)
     if x.ndim == 4:
         net, x = net.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
-    forward = torch.compile(net, mode="reduce-overhead") if way.endswith("-compile") else net
-    optimizer = torch.optim.SGD(net.parameters(), 0.01, momentum=0.9)
+
+    def forward() -> Any:
+        return cross_entropy(net(x), y.flatten())
+
+    mode = "default" if way.endswith("-default") else "reduce-overhead"
+    loss = torch.compile(forward, mode=mode) if "-compile" in way else forward
+    optimizer = OPTIMIZERS[rule](net.parameters(), 0.01 if rule == "momentum" else 1e-4)
     half = way.startswith("bfloat16")
 
     def step() -> Any:
         with torch.autocast(place, torch.bfloat16, enabled=half):
-            found = cross_entropy(forward(x), y.flatten())
+            found = loss()
         found.backward()
         optimizer.step()
         optimizer.zero_grad()

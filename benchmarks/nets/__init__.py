@@ -16,7 +16,21 @@ from singa_lite import FeedForwardNet, models
 
 from .resnet import resnet18_32
 from .small import chain, digits_cnn, lenet, mlp
-from .text import BYTES, CLASSES, FEATURES, IDS, LENGTH, STEPS, gpt2_small_256, gpt2_small_512, gpt_11m, llama, lstm
+from .text import (
+    BYTES,
+    CHARACTERS,
+    CLASSES,
+    FEATURES,
+    IDS,
+    LENGTH,
+    STEPS,
+    gpt2_small_256,
+    gpt2_small_512,
+    gpt2_small_1024,
+    gpt_11m,
+    llama,
+    lstm,
+)
 from .vgg import vgg16
 
 Shape = tuple[int, ...]
@@ -61,9 +75,10 @@ NETS: dict[str, Entry] = {
 
 #: Those of `sequences.py`, and of `head_to_head.py`.
 TEXTS: dict[str, Entry] = {
-    "gpt_11m": Entry(gpt_11m, (256,), BYTES, (256,), BYTES, False),
+    "gpt_11m": Entry(gpt_11m, (CHARACTERS,), BYTES, (CHARACTERS,), BYTES, False),
     "gpt2_small_256": Entry(gpt2_small_256, (256,), 50257, (256,), 50257, False),
     "gpt2_small_512": Entry(gpt2_small_512, (512,), 50257, (512,), 50257, False),
+    "gpt2_small_1024": Entry(gpt2_small_1024, (1024,), 50257, (1024,), 50257, False),
     "llama": Entry(llama, (LENGTH,), IDS, (LENGTH,), IDS, False),
     "lstm": Entry(lstm, (STEPS, FEATURES), CLASSES, (), 0, False),
 }

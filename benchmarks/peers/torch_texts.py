@@ -11,7 +11,13 @@ import torch
 from torch import nn
 from torch.nn.functional import gelu, linear, scaled_dot_product_attention
 
+from tiny import size
+
 from .torch_nets import Named
+
+#: As `nets.text` has them: of the GPT of bytes, characters of a text, and features, heads, blocks; of the LSTM.
+TIME, SIZES = size((256, (384, 6, 6)), (9, (24, 3, 2)))
+FEATURES, CLASSES = size((256, 10), (5, 4))
 
 
 class Text(nn.Module, ABC):
@@ -106,8 +112,9 @@ class LSTM(Text):
 
 
 TEXTS: dict[str, Callable[[], Text]] = {
-    "gpt_11m": lambda: GPT(256, 256, 384, 6, 6, 256, tied=False),
+    "gpt_11m": lambda: GPT(256, TIME, *SIZES, TIME, tied=False),
     "gpt2_small_256": lambda: GPT(50257, 1024, 768, 12, 12, 256, tied=True),
     "gpt2_small_512": lambda: GPT(50257, 1024, 768, 12, 12, 512, tied=True),
-    "lstm": lambda: LSTM(256, 256, 10),
+    "gpt2_small_1024": lambda: GPT(50257, 1024, 768, 12, 12, 1024, tied=True),
+    "lstm": lambda: LSTM(FEATURES, FEATURES, CLASSES),
 }

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from call_steps import parts
 from joined_cases import JOINED
 from kernel_case import Tensors
 from kernel_cases import CASES
-from singa_lite.kernels.carving import unread
-from singa_lite.kernels.composed import ComposedKernel, Temporaries
+from singa_lite.kernels.composed import InnerCall
 from singa_lite.kernels.cuda_kernels import cuda, ranks
 from singa_lite.kernels.cuda_kernels.routine import KernelLaunch, Routine
-from singa_lite.kernels.kernel_set import Settings, TensorSpec, TensorSpecs, specs_of
+from singa_lite.kernels.kernel_set import TensorSpec
 
 #: Axes from the outermost to the innermost: images as users see them, and channels innermost.
 ORDERS = ((0, 1, 2, 3), (0, 2, 3, 1))
@@ -41,18 +41,14 @@ def spec(tensor: np.ndarray | None, order: tuple[int, ...]) -> TensorSpec | None
 def routine(key: str, tensors: Tensors, settings: dict[str, Any], order: tuple[int, ...] = ORDERS[0]) -> Routine | None:
     """What the call of a case does; None if this set does not do it, or not by itself."""
     kernel = KERNELS.get(key.split(":")[0])
-    specs = tuple(spec(tensor, order) for tensor in tensors)
-    return None if kernel is None else _routine(kernel, specs, settings)
-
-
-def _routine(kernel: Any, specs: TensorSpecs, settings: Settings) -> Routine | None:
-    """The launches of a kernel, or of all inner calls of one that is composed of others."""
-    if not isinstance(kernel, ComposedKernel):
-        return kernel.build(*specs, **settings)
-    arrays = [None if one is None else unread(one) for one in specs]
-    calls = kernel._calls(Temporaries(None), *arrays, **settings)
-    parts = [_routine(KERNELS.get(c.kernel, c.kernel), specs_of(c.operands), c.settings) for c in calls]
-    return None if None in parts else Routine([step for part in parts for step in part.steps])
+    if kernel is None:
+        return None
+    whole, specs = Routine(), tuple(spec(tensor, order) for tensor in tensors)
+    for part in parts(_SET, InnerCall(kernel, specs, settings)):
+        if not isinstance(part, Routine):
+            return None
+        whole.then(part)
+    return whole
 
 
 def cases(dtype: str, big: bool = False) -> Iterator[tuple[str, Tensors, dict[str, Any]]]:

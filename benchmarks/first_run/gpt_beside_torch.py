@@ -1,0 +1,52 @@
+"""A step of the smallest GPT-2 beside PyTorch's: fused attention, its compiler, one kernel for all of AdamW."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from statistics import median
+
+from first_run import torch_side, training
+from first_run.item import Context, Item, Skipped, Values, written
+
+#: Net, batch, measured steps; a small one for the stand-in. Rounds, in each of which each side has its turn.
+MEASURED, TINY_MEASURED, ROUNDS = ("gpt2_small_1024", 8, 30), ("gpt_11m", 3, 2), 2
+#: PyTorch's ways; of the stand-in the first alone, as a compiler takes a minute.
+WAYS = ("bfloat16", "bfloat16-compile", "bfloat16-compile-default")
+_OURS = "ours"
+
+
+def items(tiny: bool) -> Iterator[Item]:
+    """The sides in turn, then our ratios to each of PyTorch's ways."""
+    name, n, steps = TINY_MEASURED if tiny else MEASURED
+    given = {"name": name, "n": n, "steps": steps, "rule": "adamw"}
+    for turn in range(1, ROUNDS + 1):
+        run = partial(training.measure, precision="bfloat16", **given)  # type: ignore[arg-type]
+        yield Item(f"gpt/{turn}/{_OURS}", 0.2, run)
+        for way in WAYS[:1] if tiny else WAYS:
+            beside = partial(torch_side.measure, way=way, **given)  # type: ignore[arg-type]
+            yield Item(f"gpt/{turn}/torch-{way}", 0.3, beside, "torch")
+    yield Item("gpt/ratios", 0.02, ratios)
+
+
+def ratios(context: Context) -> Values:
+    """Our least time and peak over those of each of PyTorch's ways."""
+    found: dict[str, list[Values]] = {}
+    for line in written(context.out / "results.jsonl"):
+        kind, _, rest = line["item"].partition("/")
+        if kind == "gpt" and line.get("status") == "ok" and "milliseconds" in line["values"]:
+            found.setdefault(rest.partition("/")[2], []).append(line["values"])
+    if _OURS not in found or len(found) == 1:
+        raise Skipped(f"wants a step of both sides, found {sorted(found)}")
+    ours, values = _least(found.pop(_OURS)), Values()
+    for way, measured in found.items():
+        for name, least in _least(measured).items():
+            values[f"{name}, ours / {way}"] = ours[name] / least
+    return values
+
+
+def _least(measured: list[Values]) -> dict[str, float]:
+    """Of all rounds. PyTorch tells its peak on a GPU alone."""
+    peaks = [one["high_water_bytes"] for one in measured if "high_water_bytes" in one]
+    found = {"milliseconds": min(median(one["milliseconds"]) for one in measured)}
+    return found | ({"peak bytes": float(min(peaks))} if peaks else {})
