@@ -19,7 +19,7 @@ from kernel_case import garbage, run
 from kernel_cases_attention import KEY, reference
 from singa_lite import FeedForwardNet, device, layers, loss, optimizer
 from singa_lite.kernels.built import of_specs
-from singa_lite.kernels.cuda_kernels.libraries.cudnn_attention import ApartStep, Attention
+from singa_lite.kernels.cuda_kernels.libraries.cudnn_attention import Attention, AttentionStep
 from singa_lite.kernels.cuda_kernels.libraries.cudnn_library import frontend
 from singa_lite.kernels.cuda_kernels.routine import CudaKernel
 from singa_lite.kernels.interface import SIGNATURES
@@ -173,6 +173,16 @@ def operands_of(name: str, operands: list[Any]) -> dict[str, np.ndarray]:
     return {tensor: a for tensor, a in named if a is not None and a.dtype in HALVES}
 
 
+def test_operands_at_odd_addresses_are_an_error(cudnn):
+    """The library plans them as any others, for loads of 16 bytes."""
+    problem = Problem((2, 9, 9, 2, 2, 24), HALVES[0], causal=True)
+    operands = problem.forward()
+    memory = np.zeros(problem.q.nbytes + 32, np.uint8)
+    operands[0] = np.ndarray(problem.q.shape, problem.q.dtype, memory, -memory.ctypes.data % 16 + 8)
+    with pytest.raises(LookupError, match="multiples of 16 bytes"):
+        run(cudnn, "attention", operands, problem.settings)
+
+
 def test_a_plan_that_the_library_has_not_is_no_call():
     made = attention()
     made.planner.graph = refused  # type: ignore[method-assign]
@@ -216,7 +226,7 @@ def test_the_attention_of_a_net_in_16_bits_is_the_library_s(kind, precision):
         kernel = on.kernels.choose(instruction.kernel, specs_of(instruction.operands), instruction.settings)
         routine = kernel.attempt(specs_of(instruction.operands), instruction.settings)
         (step,) = routine.steps
-        assert isinstance(step, ApartStep)
+        assert isinstance(step, AttentionStep)
         assert instruction.scratch_bytes == routine.temporary_bytes + step.scratch_bytes, "it is in the plan"
 
 

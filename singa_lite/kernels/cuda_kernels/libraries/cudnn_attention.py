@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Self, cast
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from singa_lite.common.strides import span
 from singa_lite.kernels.built import CallBuilder
 from singa_lite.kernels.call import Call
 from singa_lite.kernels.cuda_kernels.elementwise import copied
-from singa_lite.kernels.cuda_kernels.libraries.cudnn_call import Draw
+from singa_lite.kernels.cuda_kernels.libraries.cudnn_call import ALIGNMENT, Draw
 from singa_lite.kernels.cuda_kernels.libraries.cudnn_library import Graph, frontend
 from singa_lite.kernels.cuda_kernels.libraries.cudnn_plan import CallPlanner
 from singa_lite.kernels.cuda_kernels.libraries.cudnn_tensor import GraphTensor, strides_in
@@ -136,10 +136,11 @@ def _linear_bytes(call: Call) -> int:
 
 
 @dataclass(frozen=True)
-class ApartStep(CudaStep):
-    """A call of a library that is done over temporaries where its results share bytes with its operands.
+class AttentionStep(CudaStep):
+    """A call of the library that is done over temporaries where its results share bytes with its operands.
 
-    The interface allows that, and the library says nothing of it: engines read on after they have begun to write.
+    The interface allows that, and the library says nothing of it: engines read on after they have begun to write. Nor
+    does it go by how tensors are aligned, and its loads are of 16 bytes: others are an error, a LookupError.
     arguments: of the call, results at the end; results: their number; over: the steps with temporaries for results,
     and copies of these.
     """
@@ -160,7 +161,11 @@ class ApartStep(CudaStep):
 
     def bind(self, binding: Addresses) -> Launch:
         """In one of the two ways, by the addresses."""
-        addresses = [binding[view] for view in self.arguments]  # type: ignore[index]  # buffers alone
+        views = cast(tuple[TensorSpec | Temporary, ...], self.arguments)
+        addresses = [binding[view] for view in views]
+        odd = [at for at, view in zip(addresses, views, strict=True) if at % ALIGNMENT and view.dtype.name in HALVES]
+        if odd:
+            raise LookupError(f"attention by cuDNN: wanted tensors at multiples of {ALIGNMENT} bytes, received {odd}")
         shares = set(addresses[: -self.results]) & set(addresses[-self.results :])
         return Row(self.over if shares else (self.direct,)).bind(binding)
 
@@ -184,5 +189,5 @@ def with_temporaries(planned: LibraryCall, call: Call) -> Routine | None:
     (direct,) = Routine().call(planned, *specs).steps
     over = Routine().call(planned, *specs).over(temporaries).then(copies)
     results = sum(call.role(spec) == "Write" for spec in specs)
-    routine.steps.append(ApartStep(specs, results, direct, tuple(over.steps)))
+    routine.steps.append(AttentionStep(specs, results, direct, tuple(over.steps)))
     return routine
