@@ -8,16 +8,15 @@ So it is widened tile by tile, in scratch, and no activation is rounded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from singa_lite.common.array_types import Array
 from singa_lite.common.checks import is_bfloat16
-from singa_lite.kernels.kernel_set import KernelSet, Launch, Settings, TensorSpec, TensorSpecs
-from singa_lite.kernels.pieces import Arrays, required
-from singa_lite.kernels.routine import in_order
+from singa_lite.kernels.composed import ComposedKernel, InnerCall, Temporaries
+from singa_lite.kernels.kernel_set import Kernel, KernelSet, Settings, TensorSpec, TensorSpecs
 from singa_lite.kernels.specs import spec_of
 
 _WIDE = np.dtype(np.float32)
@@ -46,47 +45,23 @@ def _lies_by_columns(spec: TensorSpec) -> bool:
     return spec.strides[1] != spec.dtype.itemsize
 
 
-class WithStoredWeight:
-    """A kernel over a weight in bfloat16. name: of the kernel; kernels: the set whose kernels it is made of."""
+def with_stored_weight(name: str, kernels: KernelSet) -> Kernel:
+    """A kernel over a weight in bfloat16, by the kernels of a set: for every call of `reads_weight`."""
+    return ComposedKernel(partial(_calls, name), kernels)
 
-    def __init__(self, name: str, kernels: KernelSet) -> None:
-        self.name, self.kernels = name, kernels
 
-    def supports(self, specs: TensorSpecs, settings: Settings) -> bool:
-        """It can do every call of `reads_weight`."""
-        return True
-
-    serves = supports
-
-    def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
-        """Of the call that needs most."""
-        weight = required(specs[1])
-        (rows, columns), (pitch, step), by_columns = weight.shape, weight.strides, _lies_by_columns(weight)
-        if by_columns:
-            rows, columns, pitch = columns, rows, step
-        as_bytes = TensorSpec((rows, 2 * columns), np.dtype(np.uint8), (pitch, 1))
-        return max(self.kernels.scratch_bytes(*call) for call in self._calls(specs, as_bytes, by_columns, settings))
-
-    def prepare(self, arrays: Arrays, scratch: Array | None, settings: Settings) -> Launch:
-        """Bind all of them."""
-        weight = required(arrays[1])
-        by_columns = _lies_by_columns(spec_of(weight))
-        as_bytes = (weight.T if by_columns else weight).view(np.uint8)
-        calls = self._calls(arrays, as_bytes, by_columns, settings)
-        return in_order([self.kernels.prepare(name, each, scratch, also) for name, each, also in calls])
-
-    def _calls(
-        self, operands: Sequence[Any], weight: object, by_columns: bool, settings: Settings
-    ) -> Iterator[tuple[str, Any, Settings]]:
-        """The calls over operands, or over their specs. by_columns: the bytes are those of the transposed weight."""
-        x, y = operands[0], operands[-1]
-        if self.name == "embedding":
-            yield "quantized_embedding", (x, weight, y), _FORMAT
-        elif bool(settings.get("transpose_b")) != by_columns:
-            yield "quantized_linear", (x, weight, None, y), _FORMAT
-        else:
-            yield "quantized_linear_derivative", (x, weight, y), _FORMAT
-        if self.name == "linear" and operands[2] is not None:
-            yield "add_bias", (y, operands[2], y), {"axis": 1}
-        if activation := settings.get("activation"):
-            yield str(activation), (y, y), {}
+def _calls(name: str, _: Temporaries, x: Any, weight: Any, *beside: Any, **settings: Any) -> Iterator[InnerCall]:
+    """beside: the bias, of `linear`, and the result."""
+    y = beside[-1]
+    by_columns = _lies_by_columns(spec_of(weight))
+    as_bytes = (weight.T if by_columns else weight).view(np.uint8)
+    if name == "embedding":
+        yield InnerCall("quantized_embedding", (x, as_bytes, y), _FORMAT)
+    elif bool(settings.get("transpose_b")) != by_columns:
+        yield InnerCall("quantized_linear", (x, as_bytes, None, y), _FORMAT)
+    else:
+        yield InnerCall("quantized_linear_derivative", (x, as_bytes, y), _FORMAT)
+    if name == "linear" and beside[0] is not None:
+        yield InnerCall("add_bias", (y, beside[0], y), {"axis": 1})
+    if activation := settings.get("activation"):
+        yield InnerCall(activation, (y, y))

@@ -33,7 +33,7 @@ from singa_lite.kernels.pieces import Arrays, cut_arrays, cut_specs, pieces
 from singa_lite.kernels.routine import in_order
 from singa_lite.kernels.specs import spec_of
 from singa_lite.kernels.stored_update import StoredUpdate
-from singa_lite.kernels.stored_weight import WithStoredWeight, reads_weight
+from singa_lite.kernels.stored_weight import reads_weight, with_stored_weight
 from singa_lite.kernels.summed import SummedKernel, summed_pieces
 
 NARROW = "bfloat16"
@@ -67,7 +67,7 @@ class WideningSet(KernelSet):
         if update_of(name):
             return StoredUpdate(name, self)
         if reads_weight(name, specs, settings):
-            return WithStoredWeight(name, self)
+            return with_stored_weight(name, self)
         if not _narrow(name, specs) or self._takes(name, specs, settings):
             return super().choose(name, specs, settings)
         widened = WidenedKernel(name, self)

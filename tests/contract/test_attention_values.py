@@ -17,6 +17,11 @@ KEY = np.array([3, 5, 2**64 - 1], np.uint64)
 LONG = 1, 300, 1100, 2, 1, 3
 
 
+def fitted(kernels: KernelSet, *lengths: int) -> list[int]:
+    """Lengths as they are; an eighth for a GPU's kernels, whose threads take turns on the host."""
+    return [length // 8 if kernels.name.startswith("cuda") else length for length in lengths]
+
+
 def inputs(n: int, t: int, s: int, heads: int, kv_heads: int, size: int) -> list[np.ndarray]:
     """q, k, v in float64, of numbers that float32 has."""
     rng = np.random.default_rng(1)
@@ -91,8 +96,10 @@ def derivatives(
 @pytest.mark.parametrize("masked", [False, True], ids=["", "masked"])
 @pytest.mark.parametrize("sizes", [LONG, (2, 700, 150, 2, 2, 5)], ids=["more keys", "more rows"])
 def test_tiles_give_what_the_formula_gives(kernels, causal, masked, sizes):
-    given, scale = inputs(*sizes), 0.8
-    seen = mask(sizes[0], sizes[2]) if masked else None
+    n, t, s, *heads = sizes
+    t, s = fitted(kernels, t, s)
+    given, scale = inputs(n, t, s, *heads), 0.8
+    seen = mask(n, s) if masked else None
     y, lse = forward(kernels, given, seen, causal, scale)
     for found, wanted in zip((y, lse), reference(*given, seen, causal, scale), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-6)
@@ -107,12 +114,12 @@ def test_tiles_give_what_the_formula_gives(kernels, causal, masked, sizes):
 @pytest.mark.parametrize("kind", ["window", "texts", "any"])
 def test_rows_that_begin_behind_the_first_key(kernels, kind, dtype):
     """A window; texts one behind the other, of which one begins within a tile; and whatever the numbers are."""
-    n, t, s = 2, 700, 650
+    n, (t, s, before, middle) = 2, fitted(kernels, 700, 650, 130, 391)
     given, scale = inputs(n, t, s, 4, 2, 5), 0.8
     rows = np.broadcast_to(np.arange(t), (n, t))
     first = {
-        "window": np.maximum(rows - 99, 0),
-        "texts": np.where(rows < 130, 0, np.where(rows < 391, 130, 391)) + np.array([[0], [7]]),
+        "window": np.maximum(rows - t // 7, 0),
+        "texts": np.where(rows < before, 0, np.where(rows < middle, before, middle)) + np.array([[0], [7]]),
         "any": np.random.default_rng(7).integers(-5, t + 5, (n, t)),
     }[kind].astype(dtype)
     seen = mask(n, s) if kind == "any" else None
@@ -171,7 +178,8 @@ def test_nan_reaches_what_it_is_part_of(kernels):
 @pytest.mark.parametrize("causal", [False, True], ids=["all", "causal"])
 def test_dropout_drops_what_the_dropout_of_all_probabilities_would(kernels, causal):
     """Values are rows of the unit matrix, so y is the probabilities themselves."""
-    n, t, s, heads, scale, p = 2, 300, 260, 2, 0.05, 0.4
+    n, heads, scale, p = 2, 2, 0.05, 0.4
+    t, s = fitted(kernels, 300, 260)
     q, k = (np.random.default_rng(4).standard_normal((n, e, heads, s)).astype("f") for e in (t, s))
     v = np.ascontiguousarray(np.broadcast_to(np.eye(s, dtype="f")[None, :, None], k.shape))
     wanted = np.ascontiguousarray(reference(q, k, v, None, causal, scale)[0].transpose(0, 2, 1, 3)).astype("f")
@@ -181,7 +189,8 @@ def test_dropout_drops_what_the_dropout_of_all_probabilities_would(kernels, caus
     y, lse = garbage(q.shape, "f"), garbage((n, heads, t), "f")
     run(kernels, "attention", [q, k, v, None, None, KEY, y, lse], settings)
     np.testing.assert_allclose(y.transpose(0, 2, 1, 3), dropped, rtol=1e-4, atol=1e-6)
-    assert abs(np.mean(y[:, s:] == 0) - p) < 0.01 or causal
+    zeros = y[:, s:] == 0
+    assert abs(np.mean(zeros) - p) < 4 * np.sqrt(p * (1 - p) / zeros.size) or causal
     dy = np.random.default_rng(5).standard_normal(q.shape).astype("f")
     results = [garbage(a.shape, "f") for a in (q, k, v)]
     run(kernels, "attention_derivative", [dy, q, k, v, None, None, KEY, y, lse, *results], settings)
@@ -203,7 +212,8 @@ def test_scratch_is_linear_in_the_lengths(kernels, name):
 
     least, most = scratch(2048), scratch(16_384)
     assert most < 8.1 * least  # 8 times the length
-    assert most < 4 * 16_384**2 / 16  # far below one head's scores
+    part = 4 if kernels.name.startswith("cuda") else 16  # a GPU's tiles are larger
+    assert most < 4 * 16_384**2 / part  # far below one head's scores
 
 
 @every_set

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from attention_engines import Answer, Row, answers
-from host_device import host_cuda
+from cuda_devices import KINDS, new_device
 from host_kernels import OverNumPy
-from host_libraries import OPEN, TYPES, attention, missing
+from host_libraries import TYPES, attention, missing
 from host_loader import HostLoader, missing_to_run
 from kernel_case import garbage, run
 from kernel_cases_attention import KEY, reference
 from singa_lite import FeedForwardNet, device, layers, loss, optimizer
 from singa_lite.kernels.built import of_specs
-from singa_lite.kernels.cuda_kernels.libraries.cudnn_attention import ApartStep, Attention
+from singa_lite.kernels.cuda_kernels.libraries.cudnn_attention import Attention, AttentionStep
 from singa_lite.kernels.cuda_kernels.libraries.cudnn_library import frontend
 from singa_lite.kernels.cuda_kernels.routine import CudaKernel
 from singa_lite.kernels.interface import SIGNATURES
@@ -173,6 +173,16 @@ def operands_of(name: str, operands: list[Any]) -> dict[str, np.ndarray]:
     return {tensor: a for tensor, a in named if a is not None and a.dtype in HALVES}
 
 
+def test_operands_at_odd_addresses_are_an_error(cudnn):
+    """The library plans them as any others, for loads of 16 bytes."""
+    problem = Problem((2, 9, 9, 2, 2, 24), HALVES[0], causal=True)
+    operands = problem.forward()
+    memory = np.zeros(problem.q.nbytes + 32, np.uint8)
+    operands[0] = np.ndarray(problem.q.shape, problem.q.dtype, memory, -memory.ctypes.data % 16 + 8)
+    with pytest.raises(LookupError, match="multiples of 16 bytes"):
+        run(cudnn, "attention", operands, problem.settings)
+
+
 def test_a_plan_that_the_library_has_not_is_no_call():
     made = attention()
     made.planner.graph = refused  # type: ignore[method-assign]
@@ -197,11 +207,12 @@ def test_a_deterministic_device_asks_for_equal_bits():
 
 @pytest.mark.filterwarnings("ignore:.*by way of the host")  # what has no kernel yet
 @pytest.mark.parametrize("precision", ["float16", "bfloat16"])
-def test_the_attention_of_a_net_in_16_bits_is_the_library_s(precision):
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_the_attention_of_a_net_in_16_bits_is_the_library_s(kind, precision):
     """The compiler keeps the log of the sums in float32, as the library has it."""
     x = np.random.default_rng(3).standard_normal((4, 6, 16)).astype(np.float32)
     losses = []
-    for on, options in ((device.new_cpu(kernels="numpy"), {}), (host_cuda(libraries=True), {"precision": precision})):
+    for on, options in ((device.new_cpu(kernels="numpy"), {}), (new_device(kind), {"precision": precision})):
         net = FeedForwardNet(loss.SquaredError(), device=on, seed=4)
         net.add(layers.MultiHeadAttention("attention", 2, causal=True, kv_heads=1, input_sample_shape=(6, 16)))
         net.add(layers.Dense("dense", 3))
@@ -214,8 +225,9 @@ def test_the_attention_of_a_net_in_16_bits_is_the_library_s(precision):
     for instruction in found:
         kernel = on.kernels.choose(instruction.kernel, specs_of(instruction.operands), instruction.settings)
         routine = kernel.attempt(specs_of(instruction.operands), instruction.settings)
-        assert [type(step) for step in routine.steps] == [ApartStep]
-        assert instruction.scratch_bytes >= OPEN, "its workspace is in the plan"
+        (step,) = routine.steps
+        assert isinstance(step, AttentionStep)
+        assert instruction.scratch_bytes == routine.temporary_bytes + step.scratch_bytes, "it is in the plan"
 
 
 #: GPT 124 M at 8 x 1,024.

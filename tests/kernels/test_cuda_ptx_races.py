@@ -258,6 +258,7 @@ UNDECIDED = {
     "sort_tiles": _BY_TABLE,
     "merge_runs": _SEARCH,
     "find_rows": _SEARCH,
+    "write_at": _BY_TABLE,
     "begin_updates": "partial_warp_launch",
     "sgd_plain_of_several": _BY_TABLE,
     "sgd_momentum_of_several": _BY_TABLE,
@@ -267,8 +268,9 @@ UNDECIDED = {
     "adam_of_several": _BY_TABLE,
     "ams_grad_of_several": _BY_TABLE,
 }
-#: Kernels of which it cannot tell in some launches, and proves others.
-PARTLY = {"cross_entropy_of_ids": _BY_INDEX}
+#: Kernels of which it cannot tell in some launches, and proves others: normal numbers of float64 come of a table of
+#: coefficients, and it knows no strides below 0.
+PARTLY = {"cross_entropy_of_ids": _BY_INDEX, "normal": _BY_INDEX, "flip": "integer_range"}
 
 
 def _said_of(launch: KernelLaunch) -> Iterator[Verdict]:

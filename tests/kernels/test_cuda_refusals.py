@@ -169,7 +169,7 @@ def placed(tensor: Any, shift: int) -> Any:
 
 # ---- the tests
 
-NAMES = ("linear", "matmul", "matmul_add", "linear_gradient")
+NAMES = ("linear", "matmul", "matmul_add", "linear_gradient", "lstm", "gru_derivative")
 CONVOLUTIONS = ("conv2d", "conv2d_derivative", "conv2d_gradient")
 #: What results may be off by, as a share of the largest: many roundings of sums; of halves the result's own one.
 ROUNDINGS = {"float32": 2.0**-16, "float64": 2.0**-45, "float16": 2.0**-10, "bfloat16": 2.0**-7}

@@ -82,7 +82,7 @@ class _TiledCall:
         scores = self.matrices(self.step, self.keys, self.wide)
         return scores, scores if self.wide == self.dtype else self.matrices(self.step, self.keys, self.dtype)
 
-    def seen(self, hide: Kernel, rows: DeviceArray, mask: DeviceArray) -> tuple[DeviceArray, list[InnerCall]]:
+    def visible(self, hide: Kernel, rows: DeviceArray, mask: DeviceArray) -> tuple[DeviceArray, list[InnerCall]]:
         """Keys or values, those that the mask hides as 0, and the calls that make them so."""
         if self.hidden is None:
             return rows, []
@@ -115,9 +115,9 @@ class Attention:
             for build in (attention_tile.probabilities, attention_tile.slopes, attention_tile.seen_rows)
         )
         self.kernels: dict[str, Kernel] = {
-            "attention": ComposedKernel(self._forward, kernels, partial(_serves, floats=(0, 1, 2, 6))),
+            "attention": ComposedKernel(self._forward, kernels, partial(_has_dtypes, floats=(0, 1, 2, 6))),
             "attention_derivative": ComposedKernel(
-                self._backward, kernels, partial(_serves, floats=(0, 1, 2, 3, 7, 9, 10, 11))
+                self._backward, kernels, partial(_has_dtypes, floats=(0, 1, 2, 3, 7, 9, 10, 11))
             ),
         }
 
@@ -139,7 +139,7 @@ class Attention:
         q, k, v, y = (a.swapaxes(1, 2) for a in (q, k, v, y))
         for part in call.parts.all:
             seen = None if mask is None else mask[part.samples]
-            values, hiding = call.seen(self._hide, v[part.keys], seen)
+            values, hiding = call.visible(self._hide, v[part.keys], seen)
             yield from hiding
             for heads, before in part.queries:
                 for rows, keys in call.blocks():
@@ -173,7 +173,7 @@ class Attention:
         dy, q, k, v, y, dq, dk, dv = (a.swapaxes(1, 2) for a in (dy, q, k, v, y, dq, dk, dv))
         for part in call.parts.all:
             seen = None if mask is None else mask[part.samples]
-            seen_keys, hiding = call.seen(self._hide, k[part.keys], seen)
+            seen_keys, hiding = call.visible(self._hide, k[part.keys], seen)
             yield from [*hiding, *(InnerCall("fill", (total,), {"value": 0.0}) for total in totals)]
             for heads, before in part.queries:
                 for rows, keys in call.blocks():
@@ -191,7 +191,7 @@ class Attention:
                 yield InnerCall("copy", (total, result[part.keys]))
 
 
-def _serves(specs: TensorSpecs, settings: Settings, floats: tuple[int, ...]) -> bool:
+def _has_dtypes(specs: TensorSpecs, settings: Settings, floats: tuple[int, ...]) -> bool:
     """Whether these tensors are floats of one dtype, and all others of dtypes that the kernels know."""
     named = {required(specs[i]).dtype.name for i in floats}
     return len(named) == 1 and named <= {*FLOATS} and all(spec is None or spec.dtype.name in TYPES for spec in specs)

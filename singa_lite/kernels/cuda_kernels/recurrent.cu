@@ -3,7 +3,7 @@
 #include "activated.cuh"
 
 // N operands, which are matrices of a row for each sample. Strides count elements, 0 along an axis of one. Laid out as
-// in recurrent.py. is_piecewise: the activations are the piecewise linear ones, hard_sigmoid for sigmoid, ReLU for tanh.
+// in recurrent.py. is_piecewise: activations are the piecewise linear ones, hard_sigmoid for sigmoid, ReLU for tanh.
 template <int N> struct Cells {
     int64 count, units, is_piecewise;
     int64 strides[N][2];
@@ -108,7 +108,8 @@ extern "C" __global__ void gru_cell(
         C v[3];
 #pragma unroll
         for (int k = 0; k < 3; ++k) v[k] = u.of(sums, 1, k) + u.number(bias, 2, k);
-        const C r = gate(C(u.of(gates_in, 0, 0)) + v[0], cells.is_piecewise), z = gate(C(u.of(gates_in, 0, 1)) + v[1], cells.is_piecewise);
+        const C r = gate(C(u.of(gates_in, 0, 0)) + v[0], cells.is_piecewise);
+        const C z = gate(C(u.of(gates_in, 0, 1)) + v[1], cells.is_piecewise);
         const C n = tanh(C(u.of(gates_in, 0, 2)) + r * v[2]), before = C(u.of(hidden, 4));
         u.of(gates, 5, 0) = T(r);
         u.of(gates, 5, 1) = T(z);
@@ -190,14 +191,14 @@ extern "C" __global__ void simple_rnn_cell(
     }
 }
 
-// hidden: behind the step.
 extern "C" __global__ void simple_rnn_derivative_cell(
-    Cells<7> cells, const D* dy, const C* sums, C* carried, const M* next_mask, const M* mask, const T* hidden, T* dgates) {
+    Cells<7> cells, const D* dy, const C* sums, C* carried, const M* next_mask, const M* mask, const T* next_hidden,
+    T* dgates) {
     EACH(int64, index, cells.count) {
         const Unit<7> u(cells, index);
         const C dh = state_derivative(u, dy, sums, carried, next_mask, false);
         const bool seen = u.is_seen(mask, 4);
-        const C y = C(u.of(hidden, 5)), slope = !cells.is_piecewise ? tanh_slope(y) : y > C(0) ? C(1) : y;
+        const C y = C(u.of(next_hidden, 5)), slope = !cells.is_piecewise ? tanh_slope(y) : y > C(0) ? C(1) : y;
         if (!seen) u.of(carried, 2) = dh;
         u.of(dgates, 6) = T(seen ? dh * slope : C(0));
     }

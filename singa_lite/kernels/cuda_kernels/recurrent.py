@@ -34,21 +34,21 @@ _CELLS = {
 def kernels(products: KernelSet, loader: Loader) -> dict[str, Kernel]:
     """The recurrent layers. products: the set that does these."""
     cells = {name: CudaKernel(_builder(name), loader) for name in _CELLS}
-    return {name: ComposedKernel(_calls(name, each, cells), products, _serves(name)) for name, each in _LAYERS.items()}
+    return {name: ComposedKernel(_calls(name, cells), products, _supports(name)) for name in _LAYERS}
 
 
 class Recurrence:
-    """One call of a recurrent layer: its tensors, buffers and steps. cells: the kernels of recurrent.cu."""
+    """One call of a recurrent layer: its tensors by name, buffers and steps. cells: the kernels of recurrent.cu."""
 
     def __init__(
         self, cells: dict[str, CudaKernel], temporaries: Temporaries, tensors: dict[str, Any], settings: Settings
     ) -> None:
         self.cells, self.temporaries, self.tensors, self.settings = cells, temporaries, tensors, settings
         gates = tensors["gates_in"] if "gates_in" in tensors else tensors["dgates"]
-        self.count, self.samples, _ = gates.shape
-        self.dtype, self.units, self.reverse = gates.dtype, len(tensors["weight"]), bool(settings["reverse"])
+        self.dtype, (count, self.samples, _) = gates.dtype, gates.shape
+        self.units, self.reverse = len(tensors["weight"]), bool(settings["reverse"])
         #: The indices of all steps, from the first one on.
-        self.order = [*range(self.count)][:: -1 if self.reverse else 1]
+        self.order = [*range(count)][:: -1 if self.reverse else 1]
 
     def __getitem__(self, name: str) -> Any:
         """A tensor; None where it is left out."""
@@ -60,10 +60,10 @@ class Recurrence:
 
     def start(self, states: str) -> InnerCall:
         """The first state: what was given, or 0."""
-        first, target = self[f"{states}0"], self.before(states, self.order[0])
+        first, target = self[f"{states}0"], self.previous_state(states, self.order[0])
         return InnerCall("fill", (target,), {"value": 0.0}) if first is None else InnerCall("copy", (first, target))
 
-    def before(self, states: str, step: int) -> Any:
+    def previous_state(self, states: str, step: int) -> Any:
         """The state before a step."""
         return self[states][step + self.reverse]
 
@@ -74,18 +74,16 @@ class Recurrence:
         return InnerCall(self.cells[name], tuple(operands), {"is_piecewise": kind in ("hard_sigmoid", "relu")})
 
     def derivative_cell(self, name: str, step: int, sums: Any, **others: Any) -> InnerCall:
-        """The cell of a step. sums: the derivative by the state behind it, by what the next step made of it."""
-        dy, following = self["dy"], self.following(step)
+        """The same of a derivative. sums: the product of the derivative of the next step."""
+        behind, dy = self.next_step(step), self["dy"]
         if not self.settings["last"]:
             dy = dy[step]
-        if following is None:
-            return self.cell(name, step, dy=dy, sums=None, next_mask=None, **others)
-        if self.settings["last"]:
+        elif behind is not None:
             dy = None
-        next_mask = self._part("mask", following)
-        return self.cell(name, step, dy=dy, sums=sums, next_mask=next_mask, **others)
+        mask = None if behind is None else self._part("mask", behind)
+        return self.cell(name, step, dy=dy, sums=None if behind is None else sums, next_mask=mask, **others)
 
-    def following(self, step: int) -> int | None:
+    def next_step(self, step: int) -> int | None:
         """The step behind one; None behind the last one."""
         return None if step == self.order[-1] else step - 1 if self.reverse else step + 1
 
@@ -100,102 +98,81 @@ class Recurrence:
         if name == "bias":
             return tensor[None]
         if name in ("hidden", "cell"):
-            return self.before(name, step) if operand == name else tensor[step + 1 - self.reverse]
+            return self.previous_state(name, step) if operand == name else tensor[step + 1 - self.reverse]
         return tensor[step]
 
 
-def _lstm(layer: Recurrence) -> Iterator[InnerCall]:
-    sums = layer.buffer(4)
-    yield from map(layer.start, ("hidden", "cell"))
+def _forward(layer: Recurrence, cell: str, gates: int) -> Iterator[InnerCall]:
+    """One product a step."""
+    sums = layer.buffer(gates)
+    yield from (layer.start(states) for states in ("hidden", "cell") if states in layer.tensors)
     for step in layer.order:
-        yield product(layer.before("hidden", step), layer["weight"], sums)
-        yield layer.cell("lstm_cell", step, sums=sums)
+        yield product(layer.previous_state("hidden", step), layer["weight"], sums)
+        yield layer.cell(cell, step, sums=sums)
 
 
-def _lstm_derivative(layer: Recurrence) -> Iterator[InnerCall]:
-    sums, carried = layer.buffer(), {"carried": layer.buffer(), "carried_cell": layer.buffer()}
+def _derivative(layer: Recurrence, cell: str, *carried: str) -> Iterator[InnerCall]:
+    """One product between two steps. carried: operands that a step leaves to the one before."""
+    sums, buffers = layer.buffer(), {name: layer.buffer() for name in carried}
     for step in reversed(layer.order):
-        following = layer.following(step)
-        if following is not None:
-            yield product(layer["dgates"][following], layer["weight"], sums, transpose_b=True)
-        yield layer.derivative_cell("lstm_derivative_cell", step, sums, **carried)
+        behind = layer.next_step(step)
+        if behind is not None:
+            yield product(layer["dgates"][behind], layer["weight"], sums, transpose_b=True)
+        yield layer.derivative_cell(cell, step, sums, **buffers)
 
 
 def _gru(layer: Recurrence) -> Iterator[InnerCall]:
     """Where the reset gate is before the product, that of n is a second one."""
-    weight, parts = layer["weight"], 3 if layer.settings["reset_after"] else 2
-    sums, of_n, columns = layer.buffer(parts), layer.buffer(), parts * layer.units
+    if layer.settings["reset_after"]:
+        yield from _forward(layer, "gru_cell", 3)
+        return
+    sums, of_n, weight, columns = layer.buffer(2), layer.buffer(), layer["weight"], 2 * layer.units
     yield layer.start("hidden")
     for step in layer.order:
-        yield product(layer.before("hidden", step), weight[:, :columns], sums)
-        if parts == 3:
-            yield layer.cell("gru_cell", step, sums=sums)
-            continue
+        yield product(layer.previous_state("hidden", step), weight[:, :columns], sums)
         yield layer.cell("gru_reset_cell", step, sums=sums)
         yield product(layer["products"][step], weight[:, columns:], of_n)
         yield layer.cell("gru_state_cell", step, sums=of_n)
 
 
 def _gru_derivative(layer: Recurrence) -> Iterator[InnerCall]:
-    """By r * h, where the reset gate is before the product, a second cell comes behind that."""
+    """Where the reset gate is before the product, the derivative by it is made behind a product of the same step."""
     sums, carried, of_n, columns = layer.buffer(), layer.buffer(), layer.buffer(), 2 * layer.units
-    dgates, dproducts, both, last = (
-        layer["dgates"],
-        layer["dproducts"],
-        layer["weight"][:, :columns],
-        layer["weight"][:, columns:],
-    )
+    dgates, dproducts, weight = layer["dgates"], layer["dproducts"], layer["weight"]
     for step in reversed(layer.order):
-        following = layer.following(step)
-        if following is not None:
-            yield product(dgates[following, :, :columns], both, sums, transpose_b=True)
-        if following is not None and dproducts is not None:
-            yield product(dproducts[following], last, sums, "matmul_add", transpose_b=True)
+        behind = layer.next_step(step)
+        if behind is not None:
+            yield product(dgates[behind, :, :columns], weight[:, :columns], sums, transpose_b=True)
+        if behind is not None and dproducts is not None:
+            yield product(dproducts[behind], weight[:, columns:], sums, "matmul_add", transpose_b=True)
         yield layer.derivative_cell("gru_derivative_cell", step, sums, carried=carried)
         if dproducts is None:
-            yield product(dgates[step, :, columns:], last, of_n, transpose_b=True)
+            yield product(dgates[step, :, columns:], weight[:, columns:], of_n, transpose_b=True)
             yield layer.cell("gru_reset_derivative_cell", step, sums=of_n, carried=carried)
 
 
-def _simple_rnn(layer: Recurrence) -> Iterator[InnerCall]:
-    sums = layer.buffer()
-    yield layer.start("hidden")
-    for step in layer.order:
-        yield product(layer.before("hidden", step), layer["weight"], sums)
-        yield layer.cell("simple_rnn_cell", step, sums=sums)
-
-
-def _simple_rnn_derivative(layer: Recurrence) -> Iterator[InnerCall]:
-    sums, carried = layer.buffer(), layer.buffer()
-    for step in reversed(layer.order):
-        following = layer.following(step)
-        if following is not None:
-            yield product(layer["dgates"][following], layer["weight"], sums, transpose_b=True)
-        yield layer.derivative_cell("simple_rnn_derivative_cell", step, sums, carried=carried)
-
-
 _LAYERS: dict[str, Callable[[Recurrence], Iterator[InnerCall]]] = {
-    "lstm": _lstm,
-    "lstm_derivative": _lstm_derivative,
+    "lstm": lambda layer: _forward(layer, "lstm_cell", 4),
+    "lstm_derivative": lambda layer: _derivative(layer, "lstm_derivative_cell", "carried", "carried_cell"),
     "gru": _gru,
     "gru_derivative": _gru_derivative,
-    "simple_rnn": _simple_rnn,
-    "simple_rnn_derivative": _simple_rnn_derivative,
+    "simple_rnn": lambda layer: _forward(layer, "simple_rnn_cell", 1),
+    "simple_rnn_derivative": lambda layer: _derivative(layer, "simple_rnn_derivative_cell", "carried"),
 }
 
 
-def _calls(name: str, layer: Callable[[Recurrence], Iterator[InnerCall]], cells: dict[str, CudaKernel]) -> Calls:
+def _calls(name: str, cells: dict[str, CudaKernel]) -> Calls:
     def calls(temporaries: Temporaries, *operands: Any, **settings: object) -> Iterator[InnerCall]:
         tensors = dict(zip(SIGNATURES[name].tensors, operands, strict=True))
-        return layer(Recurrence(cells, temporaries, tensors, settings))
+        return _LAYERS[name](Recurrence(cells, temporaries, tensors, settings))
 
     return calls
 
 
-def _serves(name: str) -> Callable[[TensorSpecs, Settings], bool]:
+def _supports(name: str) -> Callable[[TensorSpecs, Settings], bool]:
     """Floats of one type; dy may be of another one, and a mask of any."""
 
-    def serves(specs: TensorSpecs, settings: Settings) -> bool:
+    def is_supported(specs: TensorSpecs, settings: Settings) -> bool:
         given = dict(Call.from_specs(name, specs, settings).operands)
         if any(spec.size == 0 for spec in given.values()):
             return False
@@ -206,7 +183,7 @@ def _serves(name: str) -> Callable[[TensorSpecs, Settings], bool]:
             and (dy is None or dy.dtype.name in FLOATS)
         )
 
-    return serves
+    return is_supported
 
 
 def _builder(name: str) -> Builder[Routine]:

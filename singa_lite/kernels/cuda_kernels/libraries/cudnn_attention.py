@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Self, cast
 
 import numpy as np
 
+from singa_lite.common.strides import span
 from singa_lite.kernels.built import CallBuilder
 from singa_lite.kernels.call import Call
 from singa_lite.kernels.cuda_kernels.elementwise import copied
-from singa_lite.kernels.cuda_kernels.libraries.cudnn_call import Draw
+from singa_lite.kernels.cuda_kernels.libraries.cudnn_call import ALIGNMENT, Draw
 from singa_lite.kernels.cuda_kernels.libraries.cudnn_library import Graph, frontend
 from singa_lite.kernels.cuda_kernels.libraries.cudnn_plan import CallPlanner
 from singa_lite.kernels.cuda_kernels.libraries.cudnn_tensor import GraphTensor, strides_in
@@ -75,19 +76,18 @@ class Attention:
 
     def _routine(self, draw: Draw, call: Call, limit: int) -> Routine | None:
         planned = self.planner.call_within(draw, call["q"].dtype.name, limit)
-        return None if planned is None else apart(planned, call)
+        return None if planned is None else with_temporaries(planned, call)
 
 
 def graph_tensors(call: Call) -> dict[str, GraphTensor]:
     """The operands by name, with their numbers in the call; none where the library is not asked for it."""
-    roles = call.operands
     q, lse = call["q"], call["lse"]
-    if {"mask", "first", "key"} & roles.keys() or q.dtype.name not in HALVES or lse.dtype != np.float32:
+    if call.all("mask", "first", "key") or q.dtype.name not in HALVES or lse.dtype != np.float32:
         return {}
     if q.shape[3] % VECTOR or q.shape[3] > MOST:
         return {}
     found = {}
-    for uid, (name, spec) in enumerate(roles.items(), 1):
+    for uid, (name, spec) in enumerate(call.operands.items(), 1):
         tensor = _sums(lse, uid) if name == "lse" else _heads(spec, uid)
         if tensor is None or (name != "lse" and spec.dtype != q.dtype):
             return {}
@@ -107,9 +107,14 @@ def _heads(spec: TensorSpec, uid: int) -> GraphTensor | None:
 def _sums(lse: TensorSpec, uid: int) -> GraphTensor | None:
     """(n, heads, t) without gaps."""
     strides = strides_in(lse, (0, 1, 2))
-    if strides is None or strides[0] * lse.shape[0] != lse.size:
+    if strides is None or _gaps(lse):
         return None
     return GraphTensor(uid, (*lse.shape, 1), (*strides, 1), lse.dtype.name)
+
+
+def _gaps(spec: TensorSpec) -> bool:
+    """Whether some bytes between the first element and the last are no element's."""
+    return len(span(spec.shape, spec.strides, spec.dtype.itemsize)) > spec.size * spec.dtype.itemsize
 
 
 def _scores(call: Call) -> dict[str, object]:
@@ -131,10 +136,11 @@ def _linear_bytes(call: Call) -> int:
 
 
 @dataclass(frozen=True)
-class ApartStep(CudaStep):
-    """A call of a library that is done over temporaries where its results share bytes with its operands.
+class AttentionStep(CudaStep):
+    """A call of the library that is done over temporaries where its results share bytes with its operands.
 
-    The interface allows that, and the library says nothing of it: engines read on after they have begun to write.
+    The interface allows that, and the library says nothing of it: engines read on after they have begun to write. Nor
+    does it go by how tensors are aligned, and its loads are of 16 bytes: others are an error, a LookupError.
     arguments: of the call, results at the end; results: their number; over: the steps with temporaries for results,
     and copies of these.
     """
@@ -155,22 +161,26 @@ class ApartStep(CudaStep):
 
     def bind(self, binding: Addresses) -> Launch:
         """In one of the two ways, by the addresses."""
-        addresses = [binding[view] for view in self.arguments]  # type: ignore[index]  # buffers alone
+        views = cast(tuple[TensorSpec | Temporary, ...], self.arguments)
+        addresses = [binding[view] for view in views]
+        odd = [at for at, view in zip(addresses, views, strict=True) if at % ALIGNMENT and view.dtype.name in HALVES]
+        if odd:
+            raise LookupError(f"attention by cuDNN: wanted tensors at multiples of {ALIGNMENT} bytes, received {odd}")
         shares = set(addresses[: -self.results]) & set(addresses[-self.results :])
         return Row(self.over if shares else (self.direct,)).bind(binding)
 
 
-def apart(planned: LibraryCall, call: Call) -> Routine | None:
-    """The planned call; results that may share bytes with operands have temporaries, but those with gaps: only whole
-    blocks are shared.
+def with_temporaries(planned: LibraryCall, call: Call) -> Routine | None:
+    """The planned call, with temporaries for results that may share bytes with operands. Whole blocks alone are shared,
+    which have no gaps.
     """
     specs = tuple(call.operands.values())
     routine, copies = Routine(), Routine()
     temporaries: dict[TensorSpec, Temporary] = {}
     for spec in [call[name] for name in SIGNATURES[call.kernel].overwrites]:
-        beside = spec.without_gaps()
-        if beside.strides != spec.strides:
+        if _gaps(spec):
             continue
+        beside = spec.without_gaps()
         copy = copied(beside, spec)
         if copy is None:
             return None
@@ -179,5 +189,5 @@ def apart(planned: LibraryCall, call: Call) -> Routine | None:
     (direct,) = Routine().call(planned, *specs).steps
     over = Routine().call(planned, *specs).over(temporaries).then(copies)
     results = sum(call.role(spec) == "Write" for spec in specs)
-    routine.steps.append(ApartStep(specs, results, direct, tuple(over.steps)))
+    routine.steps.append(AttentionStep(specs, results, direct, tuple(over.steps)))
     return routine
