@@ -17,7 +17,7 @@ from first_run.machine import Types
 TRAINED = (("lenet", 64, 6), ("resnet18_32", 16, 6), ("gpt_11m", 2, 6), ("llama", 2, 6), ("lstm", 8, 6))
 TINY_TRAINED = (("lenet", 3, 4), ("digits_cnn", 5, 4), ("gpt_11m", 3, 4), ("llama", 3, 4), ("lstm", 3, 4))
 #: (n, t, s, heads, kv_heads, size) of attention in float16, which libraries do at such sizes of heads alone.
-FUSED = (2, 192, 192, 6, 2, 64)
+FUSED = (2, 72, 72, 2, 1, 64)
 MOST_BYTES = 30 << 20
 
 Arrays = list[Any]

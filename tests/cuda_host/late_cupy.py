@@ -265,6 +265,37 @@ class Array:
         self.size = int(np.prod(self.shape))
         self.nbytes = self.size * self.dtype.itemsize
 
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, index: Any) -> Array:
+        return self._shown(host(self)[index])
+
+    @property
+    def T(self) -> Array:
+        return self._shown(host(self).T)
+
+    def swapaxes(self, first: int, second: int) -> Array:
+        return self._shown(host(self).swapaxes(first, second))
+
+    def reshape(self, *shape: Any) -> Array:
+        return self._shown(host(self).reshape(*shape))
+
+    def view(self, dtype: Any) -> Array:
+        return self._shown(host(self).view(dtype))
+
+    def _shown(self, part: np.ndarray) -> Array:
+        """A view of the same memory. ValueError for what CuPy would copy."""
+        whole = host(self)
+        if part.size and not np.may_share_memory(whole, part):
+            raise ValueError(f"wanted a view, received a copy of shape {part.shape}")
+        moved = self.data + (part.ctypes.data - whole.ctypes.data)
+        return Array(self._machine, part.shape, part.dtype, moved, part.strides)
+
     def fill(self, value: float) -> None:
         shown = host(self)
         self._machine.get_current_stream().submit(lambda: shown.fill(value))
