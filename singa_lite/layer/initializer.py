@@ -14,6 +14,7 @@ from singa_lite.common.checks import at_least_zero, finite, real
 from singa_lite.common.errors import ShapeError
 from singa_lite.common.keywords import check_keywords
 from singa_lite.device import cpu, device_of
+from singa_lite.layer.host_numbers import draw_on_host
 from singa_lite.tensor import Tensor, from_numpy, to_numpy
 
 
