@@ -2,54 +2,18 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import prod, sqrt
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.common.checks import at_least_zero, finite, real
 from singa_lite.common.errors import ShapeError
-from singa_lite.common.keywords import check_keywords
-from singa_lite.device import cpu, device_of
-from singa_lite.layer.host_numbers import draw_on_host
+from singa_lite.layer.initializer_base import Initializer as Initializer
+from singa_lite.layer.initializer_base import draw_on_host
 from singa_lite.tensor import Tensor, from_numpy, to_numpy
-
-
-class Initializer(ABC):
-    """The base of all initializers. A subclass gives `__call__`.
-
-    >>> class Identity(initializer.Initializer):
-    ...     def __call__(self, value, key, fan_in, fan_out):
-    ...         value.copy_from_numpy(np.eye(*value.shape, dtype=value.dtype))
-    >>> net = Sequential([layers.Dense(3, input_shape=(2,), weight_init=Identity())])
-    >>> print(net.parameters()["dense/weight"])
-    [[1. 0. 0.]
-     [0. 1. 0.]]
-    """
-
-    def __new__(cls, *args: object, **named: object) -> Self:
-        if named:
-            check_keywords(cls.__name__, named, cls.__init__)
-        return super().__new__(cls)
-
-    @abstractmethod
-    def __call__(self, value: Tensor, key: Tensor, fan_in: int, fan_out: int) -> None:
-        """Fill `value`, a float tensor of any shape.
-
-        key: uint64 (3,) on the same device, (seed, stream, counter); equal keys give equal numbers. fan_in,
-        fan_out: how many inputs an output element depends on, and the reverse; 0 where it makes no sense.
-        """
-
-    def check(self, value: Tensor, fan_in: int, fan_out: int) -> None:
-        """The errors of the call that shape and fans alone tell; asked before it, and alone on an abstract device.
-
-        For a subclass that does not serve all tensors.
-        """
-        return None
-
 
 #: What a layer takes: an initializer, its name in snake case ("he_normal"), or a number for all elements.
 Spec = Initializer | str | float
@@ -113,15 +77,7 @@ class Normal(Initializer):
         at_least_zero(f"{type(self).__name__} std", self.std)
 
     def __call__(self, value: Tensor, key: Tensor, fan_in: int, fan_out: int) -> None:
-        """On the host: a GPU draws other normal numbers, and equal seeds give equal weights on all devices."""
-        numbers = {"mean": float(self.mean), "std": float(self.std)}
-        if device_of(value).runtime.reads_host:
-            value.device.run(self.kernel, key, value, **numbers)
-            return
-        host = cpu()
-        drawn: Tensor = host.empty(value.shape, value.dtype)
-        host.run(self.kernel, from_numpy(to_numpy(key), host), drawn, **numbers)
-        value.copy_from_numpy(to_numpy(drawn))
+        draw_on_host(self.kernel, value, key, mean=float(self.mean), std=float(self.std))
 
 
 @dataclass(frozen=True)
