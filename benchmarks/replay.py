@@ -41,7 +41,7 @@ class Empty:
     """A kernel that takes what another one does, and computes nothing."""
 
     def __init__(self, kernel: Kernel) -> None:
-        self.serves, self.scratch_bytes = kernel.serves, kernel.scratch_bytes
+        self.supports, self.scratch_bytes = kernel.supports, kernel.scratch_bytes
 
     def prepare(self, arrays, scratch, settings) -> Launch:
         """Nothing, over the call's arrays."""

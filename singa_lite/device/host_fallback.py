@@ -34,7 +34,7 @@ class HostFallback:
         self._reference = reference
         self._runtime = runtime
 
-    def serves(self, specs: TensorSpecs, settings: Settings) -> bool:
+    def supports(self, specs: TensorSpecs, settings: Settings) -> bool:
         """It can do every call."""
         return True
 

@@ -64,7 +64,7 @@ class BuiltKernel(Unique, Generic[AnyRoutine]):
         self._packed = b""
         self._unpacked: dict[bytes, _Answer] | None = None
 
-    def serves(self, specs: TensorSpecs, settings: Settings) -> bool:
+    def supports(self, specs: TensorSpecs, settings: Settings) -> bool:
         """Whether there is a routine for a call of these tensors."""
         return self._answer(specs, settings) is not None
 

@@ -117,9 +117,9 @@ class OneBlasThread:
     kernel: Kernel
     least: int
 
-    def serves(self, specs: TensorSpecs, settings: Settings) -> bool:
+    def supports(self, specs: TensorSpecs, settings: Settings) -> bool:
         """As the kernel."""
-        return self.kernel.serves(specs, settings)
+        return self.kernel.supports(specs, settings)
 
     def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
         """As the kernel."""

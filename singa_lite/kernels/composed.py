@@ -54,17 +54,17 @@ Calls = Callable[..., Iterable[InnerCall]]
 
 
 class ComposedKernel:
-    """A kernel that is done by inner calls. kernels: the set that has them; serves: whether a call can be done so."""
+    """A kernel that is done by inner calls. kernels: the set that has them; supports: whether a call can be done so."""
 
     def __init__(
-        self, calls: Calls, kernels: KernelSet, serves: Callable[[TensorSpecs, Settings], bool] | None = None
+        self, calls: Calls, kernels: KernelSet, supports: Callable[[TensorSpecs, Settings], bool] | None = None
     ) -> None:
-        self._calls, self._kernels, self._serves = calls, kernels, serves
+        self._calls, self._kernels, self._supports = calls, kernels, supports
         self._scratch_bytes: dict[object, int] = {}
 
-    def serves(self, specs: TensorSpecs, settings: Settings) -> bool:
+    def supports(self, specs: TensorSpecs, settings: Settings) -> bool:
         """Every call, where nothing was said."""
-        return self._serves is None or self._serves(specs, settings)
+        return self._supports is None or self._supports(specs, settings)
 
     def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
         """Of the temporaries, and behind them of the inner call that needs most."""

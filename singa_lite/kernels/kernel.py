@@ -24,7 +24,7 @@ CallArrays = tuple[DeviceArray | None, ...]
 class Kernel(Protocol):
     """One implementation of a kernel of the interface."""
 
-    def serves(self, specs: TensorSpecs, settings: Settings) -> bool:
+    def supports(self, specs: TensorSpecs, settings: Settings) -> bool:
         """Whether it can do a call of these tensors; if not, the set below is asked."""
 
     def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
@@ -57,7 +57,7 @@ class FunctionKernel:
     function: Callable[..., object]
     scratch: ScratchRule | None = None
 
-    def serves(self, specs: TensorSpecs, settings: Settings) -> bool:
+    def supports(self, specs: TensorSpecs, settings: Settings) -> bool:
         """It can do every call."""
         return True
 
@@ -108,7 +108,7 @@ class OwnCall(Protocol):
 class OwnKernel:
     """Every kernel of users' own operations: what it does, the call says."""
 
-    def serves(self, specs: TensorSpecs, settings: Settings) -> bool:
+    def supports(self, specs: TensorSpecs, settings: Settings) -> bool:
         """It can do every call."""
         return True
 

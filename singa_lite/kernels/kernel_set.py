@@ -37,10 +37,10 @@ class SequentialCalls:
         self._kernels = kernels
         self._kernel = kernel
 
-    def serves(self, specs: TensorSpecs, settings: Settings) -> bool:
+    def supports(self, specs: TensorSpecs, settings: Settings) -> bool:
         """Whether the set has a kernel for each."""
         calls = split_operands(self._kernel, specs)
-        return all(self._kernels.choose(self._kernel, call, settings).serves(call, settings) for call in calls)
+        return all(self._kernels.choose(self._kernel, call, settings).supports(call, settings) for call in calls)
 
     def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
         """Of the call that needs most."""
@@ -154,7 +154,7 @@ class KernelSet:
     def choose(self, name: str, specs: TensorSpecs, settings: Settings) -> Kernel:
         """The first kernel of that name, here or further down, that can do a call of these tensors."""
         kernel = self[name]
-        if self.fallback is None or kernel.serves(specs, settings):
+        if self.fallback is None or kernel.supports(specs, settings):
             return kernel
         return self.fallback.choose(name, specs, settings)
 
@@ -192,14 +192,14 @@ class KernelSet:
     def in_one_pass(self, name: str, tensors: Sequence[Described | None], settings: Settings) -> bool:
         """Whether a fused call of these tensors goes over memory less often than the calls apart."""
         below = self.fallback
-        if below is None or (name in self.kernels and self.kernels[name].serves(specs_of(tensors), settings)):
+        if below is None or (name in self.kernels and self.kernels[name].supports(specs_of(tensors), settings)):
             return self.one_pass
         return below.in_one_pass(name, tensors, settings)
 
     def free_of_strides(self, name: str, tensors: Sequence[Described | None], settings: Settings) -> Collection[str]:
         """Those of a call's tensors that may get gaps without changing a bit, of a kernel whose strides matter here."""
         specs, below = specs_of(tensors), self.fallback
-        if below is None or (name in self.kernels and self.kernels[name].serves(specs, settings)):
+        if below is None or (name in self.kernels and self.kernels[name].supports(specs, settings)):
             return self.any_strides.get(name, ())
         if name not in below.inner_strides_matter:
             return SIGNATURES[name].tensors

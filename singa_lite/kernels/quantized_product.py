@@ -24,12 +24,12 @@ ALIGNED = 8
 def products(
     kernels: KernelSet,
     tile_bytes: int = TILE_BYTES,
-    serves: Callable[[str, TensorSpecs, Settings], bool] = lambda *_: True,
+    supports: Callable[[str, TensorSpecs, Settings], bool] = lambda *_: True,
 ) -> dict[str, Kernel]:
-    """The products with quantised weights by the kernels of a set. serves: whether a call of a name can be done so."""
+    """The products with quantised weights by the kernels of a set. supports: whether a call can be done so."""
     calls: dict[str, Calls] = {"quantized_linear": _linear, "quantized_linear_derivative": _derivative}
     return {
-        name: ComposedKernel(partial(made_of, tile_bytes), kernels, partial(serves, name))
+        name: ComposedKernel(partial(made_of, tile_bytes), kernels, partial(supports, name))
         for name, made_of in calls.items()
     }
 

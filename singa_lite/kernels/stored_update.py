@@ -42,8 +42,6 @@ class StoredUpdate:
         """It can do every call that its set can do in float32."""
         return True
 
-    serves = supports
-
     def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
         """Of the largest piece, and of the call that needs most."""
         pieces = _Pieces(self.update, tuple(None if spec is None else unread(spec) for spec in specs), None)

@@ -44,9 +44,9 @@ class SummedKernel:
     def __init__(self, name: str, part: Kernel, kernels: KernelSet) -> None:
         self.name, self.part, self.kernels = name, part, kernels
 
-    def serves(self, specs: TensorSpecs, settings: Settings) -> bool:
+    def supports(self, specs: TensorSpecs, settings: Settings) -> bool:
         """It can do what the kernel for pieces can."""
-        return self.part.serves(specs, settings)
+        return self.part.supports(specs, settings)
 
     def variant(self, specs: TensorSpecs, settings: Settings) -> str:
         """As the kernel for pieces says it."""

@@ -114,7 +114,7 @@ class WidenedKernel:
     def __init__(self, name: str, kernels: WideningSet) -> None:
         self.name, self.kernels = name, kernels
 
-    def serves(self, specs: TensorSpecs, settings: Settings) -> bool:
+    def supports(self, specs: TensorSpecs, settings: Settings) -> bool:
         """It can do what the kernels can do in float32."""
         return True
 

@@ -77,7 +77,7 @@ def serves(kernels: KernelSet, name: str, tensors: Tensors, settings: Mapping[st
     own: KernelSet | None = kernels
     while own is not None and name not in own.kernels:
         own = own.fallback
-    return own is not None and own.name != "numpy" and own.kernels[name].serves(specs_of(tensors), settings)
+    return own is not None and own.name != "numpy" and own.kernels[name].supports(specs_of(tensors), settings)
 
 
 def image(*shape: int, dtype: Any = np.float32) -> TensorSpec:

@@ -245,7 +245,7 @@ def test_element_by_element(kernels: KernelSet, key: str, edge: Edge) -> None:
     for dtype in (np.float32,) if kernels.name == "loops" else (np.float32, np.float64):
         for size in (*EDGE_SIZES, *(LARGE_EDGES.get(kernels.name, ()) if dtype is np.float32 else ())):
             call = tensors(edge, name, size, dtype)
-            own = name in kernels.kernels and kernels.kernels[name].serves(specs_of(call), edge.settings)
+            own = name in kernels.kernels and kernels.kernels[name].supports(specs_of(call), edge.settings)
             with np.errstate(invalid="ignore" if name in NUMPY_WARNS else "raise"):
                 run(kernels, name, call, edge.settings)
             wanted = np.resize(np.array(edge.wanted, np.float64), size)

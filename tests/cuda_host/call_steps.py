@@ -19,7 +19,7 @@ def parts(kernels: KernelSet, call: InnerCall) -> Iterator[Routine | Kernel | No
         yield kernel.attempt(specs, call.settings)
     elif not isinstance(kernel, ComposedKernel):
         yield kernel
-    elif not kernel.serves(specs, call.settings):
+    elif not kernel.supports(specs, call.settings):
         yield None
     else:
         arrays = [None if spec is None else unread(spec) for spec in specs]

@@ -218,7 +218,7 @@ class LateKernel:
     def __init__(self, stream: Stream, name: str) -> None:
         self.stream, self.name = stream, name
 
-    def serves(self, specs: Any, settings: Any) -> bool:
+    def supports(self, specs: Any, settings: Any) -> bool:
         return True
 
     def scratch_bytes(self, specs: Any, settings: Any) -> int:

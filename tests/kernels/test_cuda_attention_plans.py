@@ -143,11 +143,11 @@ def test_leaves_what_the_library_is_not_asked_for(cudnn):
     dropout = {**problem.settings, "p": 0.5}
     for name, operands in (("attention", problem.forward()), ("attention_derivative", problem.backward())):
         place = SIGNATURES[name].tensors.index
-        assert cudnn[name].serves(specs_of(operands), problem.settings)
+        assert cudnn[name].supports(specs_of(operands), problem.settings)
 
         def served(settings: Any = problem.settings, name: str = name, operands: Any = operands, **others: Any) -> bool:
             changed = [others.get(tensor, a) for tensor, a in zip(SIGNATURES[name].tensors, operands, strict=True)]
-            return bool(cudnn[name].serves(specs_of(changed), settings))
+            return bool(cudnn[name].supports(specs_of(changed), settings))
 
         q, lse, gaps = problem.q, operands[place("lse")], np.zeros((2, 9, 2, 28), problem.q.dtype)
         assert not served(mask=np.ones((2, 9), q.dtype))
@@ -188,7 +188,7 @@ def test_a_plan_that_the_library_has_not_is_no_call():
     made.planner.graph = refused  # type: ignore[method-assign]
     problem = Problem((2, 9, 9, 2, 2, 24), HALVES[0], causal=True)
     for name, operands in (("attention", problem.forward()), ("attention_derivative", problem.backward())):
-        assert not kernels(made)[name].serves(specs_of(operands), problem.settings)
+        assert not kernels(made)[name].supports(specs_of(operands), problem.settings)
 
 
 def refused(*graph: Any) -> None:

@@ -145,7 +145,7 @@ def test_ids_an_activation_without_a_fused_kernel_and_too_many_axes_are_left(cud
     parts = np.ones((3,) * 14, np.uint8)[(slice(2),) * 14].view()
     wide = TensorSpec(parts.shape, np.dtype("f4"), tuple(4 * stride for stride in parts.strides))
     rest = specs_of([normal(*(2,) * 7)])[0]
-    assert not cuda.kernels["reduce_sum"].serves([wide, rest], {"axes": tuple(range(0, 14, 2)), "alpha": 1.0})
+    assert not cuda.kernels["reduce_sum"].supports([wide, rest], {"axes": tuple(range(0, 14, 2)), "alpha": 1.0})
 
 
 def test_rows_of_a_batch_are_rows_of_one_product():

@@ -147,7 +147,7 @@ def test_depthwise_convolutions_of_32_bits_are_left_to_our_kernels(cudnn):
     setting = Setting((2, 24, 9, 7), 24, (3, 3), pad=(1, 1, 1, 1), groups=24)
     for dtype in ("float16", "float32"):
         served = [
-            cudnn.kernels[name].serves(tuple(o), s) for name, o, s in (specs(setting, d, dtype) for d in DIRECTIONS)
+            cudnn.kernels[name].supports(tuple(o), s) for name, o, s in (specs(setting, d, dtype) for d in DIRECTIONS)
         ]
         assert served == [dtype == "float16" or direction == "gradient" for direction in DIRECTIONS]
 

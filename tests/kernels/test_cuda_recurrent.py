@@ -47,8 +47,8 @@ def reach_the_same(cuda: KernelSet, key: str, operand: str, odd: float) -> None:
 
 def test_floats_of_two_types_and_no_elements_are_left_to_the_reference(cuda):
     tensors, settings = CASES["lstm"].build(np.random.default_rng(7), np.dtype("f"), False)
-    assert cuda["lstm"].serves(specs_of(tensors), settings)
+    assert cuda["lstm"].supports(specs_of(tensors), settings)
     gates_in, weight, *others = tensors
     assert gates_in is not None and weight is not None
     for changed in ([gates_in, weight.astype("d"), *others], [gates_in[:, :0], weight, *others]):
-        assert not cuda["lstm"].serves(specs_of(changed), settings)
+        assert not cuda["lstm"].supports(specs_of(changed), settings)

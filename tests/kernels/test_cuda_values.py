@@ -315,7 +315,7 @@ def test_libraries_do_products_over_copies_in_16_bits(key):
 def test_two_dtypes_of_16_bits_do_not_mix(cuda):
     other = skips.library("ml_dtypes").bfloat16
     specs = specs_of([garbage((7, 5), HALF), garbage((7, 5), other)])
-    assert not cuda["relu"].serves(specs, {})
+    assert not cuda["relu"].supports(specs, {})
 
 
 def test_a_gradient_of_halves_is_summed_and_stored_in_float32(cuda):

@@ -42,7 +42,7 @@ def outputs(name: str, tensors: Tensors, settings: dict[str, Any]) -> list[np.nd
     """The results of a call over these tensors."""
     arrays = tuple(tensors)
     kernels = loops(NUMPY)
-    assert kernels.kernels[name].serves(specs_of(arrays), settings)
+    assert kernels.kernels[name].supports(specs_of(arrays), settings)
     run_twice(kernels, name, arrays, settings)
     roles = SIGNATURES[name].roles
     return [array for array, role in zip(arrays, roles, strict=True) if array is not None and role == "Write"]

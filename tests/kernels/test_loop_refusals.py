@@ -69,7 +69,7 @@ def test_more_axes_than_a_loop_has_are_left_to_the_next_set(name: str) -> None:
     tensors, settings = CASES[name]
     found, wanted = tensors, [tensor.copy() for tensor in tensors]
     kernels = loops(NUMPY)
-    kernels.kernels[name].serves(specs_of(found), settings)
+    kernels.kernels[name].supports(specs_of(found), settings)
     run(kernels, name, found, settings)
     run(NUMPY, name, wanted, settings)
     for one, other in zip(found, wanted, strict=True):
@@ -89,8 +89,8 @@ def test_numbers_that_lie_as_no_loop_reads_them_are_refused(specs: list[TensorSp
     plain = TensorSpec((3, 5), np.dtype("f"), (20, 4))
     kernels = loops(NUMPY).kernels
     for name, settings in (("exp", {}), ("softmax", {"axis": 1}), ("relu", {})):
-        assert kernels[name].serves((plain, plain), settings)
-        assert not kernels[name].serves((*specs, plain), settings)
+        assert kernels[name].supports((plain, plain), settings)
+        assert not kernels[name].supports((*specs, plain), settings)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.longdouble], ids=["8 bytes", "more"])
@@ -99,11 +99,11 @@ def test_masks_of_numbers_beyond_8_bytes_are_refused(dtype: Any) -> None:
     mask = np.ones((2, 5), dtype)
     call = q, k, v, mask, None, None, result(2, 5, 3, 4), result(2, 3, 5)
     fits = mask.itemsize <= 8
-    assert loops(NUMPY)["attention"].serves(specs_of(call), {"causal": False, "scale": 1.0}) == fits
+    assert loops(NUMPY)["attention"].supports(specs_of(call), {"causal": False, "scale": 1.0}) == fits
     gates, hidden = result(3, 2, 16), result(4, 2, 4)
     step = dense(3, 2, 16), dense(4, 16), None, None, np.ones((2, 3), dtype), gates, hidden, result(4, 2, 4)
     settings = {"reverse": False, "recurrent_activation": "sigmoid"}
-    assert loops(NUMPY)["lstm"].serves(specs_of(step), settings) == fits
+    assert loops(NUMPY)["lstm"].supports(specs_of(step), settings) == fits
 
 
 @pytest.mark.parametrize(
@@ -114,20 +114,20 @@ def test_first_keys_and_positions_of_other_types_are_refused(dtype: Any, fits: b
     first, y = np.zeros((2, 5), dtype), result(2, 5, 3, 4)
     kernels = loops(NUMPY)
     call = q, k, v, None, first, None, y, result(2, 3, 5)
-    assert kernels["attention"].serves(specs_of(call), {"causal": True, "scale": 1.0}) == (
+    assert kernels["attention"].supports(specs_of(call), {"causal": True, "scale": 1.0}) == (
         dtype in (np.int32, np.int64)
     )
     of_cache = q, k, v, None, None, np.zeros(1, dtype), y
-    assert kernels["cached_attention"].serves(specs_of(of_cache), {"scale": 1.0}) == (dtype is np.int64)
+    assert kernels["cached_attention"].supports(specs_of(of_cache), {"scale": 1.0}) == (dtype is np.int64)
 
 
 @pytest.mark.parametrize(("rows", "columns", "fits"), [(7, 64, True), (6, 64, False), (7, 32, False), (7, 96, False)])
 def test_blocks_of_other_rows_than_those_of_the_results_are_refused(rows: int, columns: int, fits: bool) -> None:
     kernels, settings, blocks = loops(NUMPY), {"format": "q8_0"}, np.zeros((7, 2 * 34), np.uint8)
     of_numbers = blocks, result(rows, columns)
-    assert kernels["dequantize"].serves(specs_of(of_numbers), settings) == fits
+    assert kernels["dequantize"].supports(specs_of(of_numbers), settings) == fits
     of_product = dense(3, columns), blocks, None, result(3, rows)
-    assert kernels["quantized_linear"].serves(specs_of(of_product), settings) == fits
+    assert kernels["quantized_linear"].supports(specs_of(of_product), settings) == fits
     ids = np.zeros((2, 3), np.int64)
     of_ids = ids, blocks, result(2, 3, columns)
-    assert kernels["quantized_embedding"].serves(specs_of(of_ids), settings) == (columns == 64)
+    assert kernels["quantized_embedding"].supports(specs_of(of_ids), settings) == (columns == 64)

@@ -20,10 +20,10 @@ def _flip(call: Call) -> Routine | None:
     axes = {axis % x.ndim for axis in cast(tuple[int, ...], call.settings["axes"])}
     turned = tuple(-stride if axis in axes else stride for axis, stride in enumerate(x.strides))
     last = sum((x.shape[axis] - 1) * steps(x)[axis] for axis in axes)
-    return _copy_between(call, "x", TensorSpec(x.shape, x.dtype, turned), np.int64(last))
+    return _copied_part(call, "x", TensorSpec(x.shape, x.dtype, turned), np.int64(last))
 
 
-def _position_copy(call: Call) -> Routine | None:
+def _state_part(call: Call) -> Routine | None:
     """Part of a state along axis 1: of x, or of y if it is written."""
     x, position, y = call.all("x", "position", "y")
     name, part = ("x", y) if call.kernel == "read_at" else ("y", x)
@@ -31,12 +31,10 @@ def _position_copy(call: Call) -> Routine | None:
     if position.dtype != np.int64:
         return None
     seen = TensorSpec(part.shape, state.dtype, state.strides)
-    return _copy_between(
-        call, name, seen, position, np.int64(steps(state)[1]), np.int64(state.shape[1] - part.shape[1])
-    )
+    return _copied_part(call, name, seen, position, np.int64(steps(state)[1]), np.int64(state.shape[1] - part.shape[1]))
 
 
-def _copy_between(call: Call, name: str, seen: TensorSpec, *values: Argument) -> Routine | None:
+def _copied_part(call: Call, name: str, seen: TensorSpec, *values: Argument) -> Routine | None:
     """The kernel over x and y, the one of that name as it is seen."""
     given = {"x": call["x"], "y": call["y"], name: seen}
     routine = mapped("copy.cu", call.kernel, given["y"], given["x"], values=values, types={"S": call["x"].dtype})
@@ -45,4 +43,4 @@ def _copy_between(call: Call, name: str, seen: TensorSpec, *values: Argument) ->
     return routine.over({seen: call[name]})
 
 
-KERNELS: dict[str, CallBuilder[Routine]] = {"flip": _flip, "read_at": _position_copy, "write_at": _position_copy}
+KERNELS: dict[str, CallBuilder[Routine]] = {"flip": _flip, "read_at": _state_part, "write_at": _state_part}

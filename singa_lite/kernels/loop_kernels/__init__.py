@@ -47,7 +47,7 @@ class LoopSet(WideningSet):
 
     def takes_narrow(self, name: str, specs: TensorSpecs, settings: Settings) -> bool:
         """Whether a loop reads the operands as they are."""
-        return name in self.kernels and self.kernels[name].serves(specs, settings)
+        return name in self.kernels and self.kernels[name].supports(specs, settings)
 
     def free_of_strides(self, name: str, tensors: Sequence[Described | None], settings: Settings) -> Collection[str]:
         """All tensors of a call that a loop does."""

@@ -37,7 +37,7 @@ class OneDNNSet(WideningSet):
 
     def takes_narrow(self, name: str, specs: TensorSpecs, settings: Settings) -> bool:
         """Whether the library has code for it; it is asked once for each combination of specs."""
-        if name in self.kernels and self.kernels[name].serves(specs, settings):
+        if name in self.kernels and self.kernels[name].supports(specs, settings):
             return True
         return isinstance(self.fallback, WideningSet) and self.fallback.takes_narrow(name, specs, settings)
 
@@ -74,17 +74,17 @@ def onednn(fallback: KernelSet) -> KernelSet:
         one_pass=True,
     )
     found.kernels |= low_rank_product.products(found)
-    found.kernels |= quantized_product.products(found, serves=partial(_serves_blocks, found))
+    found.kernels |= quantized_product.products(found, supports=partial(_supports_blocks, found))
     found.has_bfloat16 = bfloat16.multiplies()
     found.code_bytes = CODE_BYTES
     return found
 
 
-def _serves_blocks(kernels: KernelSet, name: str, specs: TensorSpecs, settings: Settings) -> bool:
+def _supports_blocks(kernels: KernelSet, name: str, specs: TensorSpecs, settings: Settings) -> bool:
     """Of products with quantised weights: those that no loop does, as of few rows; in bfloat16 those of many rows."""
     loops, x = kernels.fallback, specs[0]
     has_loops = loops is not None and loops.fallback is not None and name in loops.kernels  # NumPy is the last set
-    if loops is not None and has_loops and loops.kernels[name].serves(specs, settings):
+    if loops is not None and has_loops and loops.kernels[name].supports(specs, settings):
         return False
     if not any(spec is not None and spec.dtype.name == NARROW for spec in specs):
         return True
