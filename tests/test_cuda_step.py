@@ -21,7 +21,7 @@ MISSING = host_loader.missing()
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"CUDA kernels cannot run on the host without {MISSING}")
 needs_libraries = pytest.mark.skipif(bool(missing_libraries()), reason=f"wants {missing_libraries()}")
 
-IDS, TIME, STEPS = 37, 11, 5
+IDS, TIME, STEPS = 37, 11, 4
 
 
 def texts(rng: np.random.Generator) -> Batch:
@@ -145,14 +145,18 @@ def is_one_launch(
         warnings.simplefilter("error")  # none says that the step cannot be captured
         found = trained(net, script)
     eager, graphs = stream.eager, stream.graph_launches
-    trained(net, script, 3)
-    assert stream.graph_launches - graphs == 3
-    assert stream.eager - eager <= 3 * 8, "beside it: the batch in, loss and metrics out"
+    trained(net, script, 2)
+    assert stream.graph_launches - graphs == 2
+    assert stream.eager - eager <= 2 * 8, "beside it: the batch in, loss and metrics out"
     assert len({round(value, 4) for value in wanted}) == STEPS, "losses that change"
     np.testing.assert_allclose(found, wanted, rtol=off)
 
 
-@pytest.mark.parametrize("libraries", [False, pytest.param(True, marks=needs_libraries)], ids=["own", "libraries"])
+@pytest.mark.parametrize(
+    "libraries",
+    [pytest.param(False, marks=pytest.mark.nightly), pytest.param(True, marks=needs_libraries)],
+    ids=["own", "libraries"],
+)
 @pytest.mark.parametrize("name", NETS)
 def test_a_net_trains_to_equal_bits_in_every_legal_order(name, libraries):
     def in_order(seed: int) -> list[Any]:
