@@ -61,11 +61,25 @@ class _Parts:
         self.batch = k.shape[2] if samples * share <= heads else samples
 
 
-class _TiledCall:
-    """What both directions do alike. kernels of a tile: see `Attention`."""
+class _Tile(NamedTuple):
+    """Scores of some rows. heads: index of the batch of query heads in (n, heads); keys: how many, from the first on.
 
-    def __init__(self, temporaries: Temporaries, q: Any, k: Any, mask: Any, key: Any, settings: Settings) -> None:
-        self.parts, self.key, self.settings = _Parts(q, k), key, settings
+    settings: of the kernels of a tile.
+    """
+
+    heads: tuple[Any, ...]
+    rows: slice
+    keys: int
+    settings: Settings
+
+
+class _TiledCall:
+    """What both directions do alike: temporaries, and the tiles of each part. mask, first: None where left out."""
+
+    def __init__(
+        self, temporaries: Temporaries, q: DeviceArray, k: DeviceArray, mask: Any, first: Any, settings: Settings
+    ) -> None:
+        self.parts, self.mask, self.first, self.settings = _Parts(q, k), mask, first, settings
         self.batch, self.rows, self.keys, self.size = self.parts.batch, q.shape[1], k.shape[1], q.shape[3]
         self.dtype, self.wide = q.dtype, computed(q.dtype)
         most = max(TILE_BYTES // (self.batch * self.keys * self.wide.itemsize), 1)
@@ -77,33 +91,36 @@ class _TiledCall:
         """A temporary (batch, rows, columns)."""
         return self.temporaries.array((self.batch, rows, columns), dtype)
 
-    def tile(self) -> tuple[DeviceArray, DeviceArray]:
+    def scores(self) -> tuple[DeviceArray, DeviceArray]:
         """A tile of numbers of the computed dtype, and one of the operands', the same where the dtypes are equal."""
         scores = self.matrices(self.step, self.keys, self.wide)
         return scores, scores if self.wide == self.dtype else self.matrices(self.step, self.keys, self.dtype)
 
-    def visible(self, hide: Kernel, rows: DeviceArray, mask: DeviceArray) -> tuple[DeviceArray, list[InnerCall]]:
-        """Keys or values, those that the mask hides as 0, and the calls that make them so."""
+    def mask_of(self, part: _Part) -> DeviceArray | None:
+        """(1 or batch, keys)."""
+        return None if self.mask is None else self.mask[part.samples]
+
+    def first_of(self, part: _Part, tile: _Tile) -> DeviceArray | None:
+        """(1 or batch, rows)."""
+        return None if self.first is None else self.first[part.samples, tile.rows]
+
+    def visible(self, hide: Kernel, part: _Part, lines: DeviceArray) -> tuple[DeviceArray, list[InnerCall]]:
+        """Keys or values of a part, those that the mask hides as 0, and the calls that make them so."""
         if self.hidden is None:
-            return rows, []
-        return self.hidden, [InnerCall(hide, (rows, mask, self.hidden))]
+            return lines[part.keys], []
+        return self.hidden, [InnerCall(hide, (lines[part.keys], self.mask_of(part), self.hidden))]
 
-    def blocks(self) -> Iterator[tuple[slice, int]]:
-        """Rows of each tile, and how many keys it has."""
-        for start in range(0, self.rows, self.step):
-            stop = min(start + self.step, self.rows)
-            yield slice(start, stop), min(stop, self.keys) if self.settings["causal"] else self.keys
-
-    def settings_of(self, rows: slice, heads: int) -> Settings:
-        """Settings of a tile's kernel. heads: before the first one of the batch, in rows of scores."""
+    def tiles(self, part: _Part) -> Iterator[_Tile]:
+        """Those of a part, of causal attention without the keys that no row sees."""
         numbers = self.rows * self.keys
-        return {
-            **self.settings,
-            "row": rows.start,
-            "number": heads * numbers + rows.start * self.keys,
-            "batch_numbers": self.parts.apart * numbers,
-            "row_numbers": self.keys,
-        }
+        steps = {"batch_numbers": self.parts.apart * numbers, "row_numbers": self.keys}
+        for heads, before in part.queries:
+            for start in range(0, self.rows, self.step):
+                stop = min(start + self.step, self.rows)
+                keys = min(stop, self.keys) if self.settings["causal"] else self.keys
+                number = before * numbers + start * self.keys
+                settings = {**self.settings, **steps, "row": start, "number": number}
+                yield _Tile(heads, slice(start, stop), keys, settings)
 
 
 class Attention:
@@ -134,21 +151,19 @@ class Attention:
         lse: Any,
         **settings: Any,
     ) -> Iterator[InnerCall]:
-        call = _TiledCall(temporaries, q, k, mask, key, settings)
-        scores, shares = call.tile()
+        call = _TiledCall(temporaries, q, k, mask, first, settings)
+        memory = call.scores()
         q, k, v, y = (a.swapaxes(1, 2) for a in (q, k, v, y))
         for part in call.parts.all:
-            seen = None if mask is None else mask[part.samples]
-            values, hiding = call.visible(self._hide, v[part.keys], seen)
+            values, hiding = call.visible(self._hide, part, v)
             yield from hiding
-            for heads, before in part.queries:
-                for rows, keys in call.blocks():
-                    s, p = (_first(a, rows, keys) for a in (scores, shares))
-                    yield product(q[heads][:, rows], k[part.keys][:, :keys], s, transpose_b=True)
-                    begins = None if first is None else first[part.samples, rows]
-                    operands = s, seen, begins, key, p, lse[heads][:, rows]
-                    yield InnerCall(self._probabilities, operands, call.settings_of(rows, before))
-                    yield product(p, values[:, :keys], y[heads][:, rows])
+            for tile in call.tiles(part):
+                heads, rows, keys, _ = tile
+                scores, p = (_first(a, tile) for a in memory)
+                yield product(q[heads][:, rows], k[part.keys][:, :keys], scores, transpose_b=True)
+                operands = scores, call.mask_of(part), call.first_of(part, tile), key, p, lse[heads][:, rows]
+                yield InnerCall(self._probabilities, operands, tile.settings)
+                yield product(p, values[:, :keys], y[heads][:, rows])
 
     def _backward(
         self,
@@ -167,26 +182,24 @@ class Attention:
         dv: Any,
         **settings: Any,
     ) -> Iterator[InnerCall]:
-        call = _TiledCall(temporaries, q, k, mask, key, settings)
-        (scores, shares), (dp, slopes) = call.tile(), call.tile()
+        call = _TiledCall(temporaries, q, k, mask, first, settings)
+        memory = *call.scores(), *call.scores()
         totals = [call.matrices(call.keys, call.size, call.wide) for _ in range(2)]
         dy, q, k, v, y, dq, dk, dv = (a.swapaxes(1, 2) for a in (dy, q, k, v, y, dq, dk, dv))
         for part in call.parts.all:
-            seen = None if mask is None else mask[part.samples]
-            seen_keys, hiding = call.visible(self._hide, k[part.keys], seen)
+            seen_keys, hiding = call.visible(self._hide, part, k)
             yield from [*hiding, *(InnerCall("fill", (total,), {"value": 0.0}) for total in totals)]
-            for heads, before in part.queries:
-                for rows, keys in call.blocks():
-                    s, p, t, ds = (_first(a, rows, keys) for a in (scores, shares, dp, slopes))
-                    q_rows, dy_rows = q[heads][:, rows], dy[heads][:, rows]
-                    yield product(q_rows, k[part.keys][:, :keys], s, transpose_b=True)
-                    yield product(dy_rows, v[part.keys][:, :keys], t, transpose_b=True)
-                    begins = None if first is None else first[part.samples, rows]
-                    operands = s, t, dy_rows, y[heads][:, rows], seen, begins, key, lse[heads][:, rows], p, ds
-                    yield InnerCall(self._slopes, operands, call.settings_of(rows, before))
-                    for total, left, right in zip(totals, (ds, p), (q_rows, dy_rows), strict=True):
-                        yield product(left, right, total[:, :keys], "matmul_add", transpose_a=True)
-                    yield product(ds, seen_keys[:, :keys], dq[heads][:, rows])
+            for tile in call.tiles(part):
+                heads, rows, keys, _ = tile
+                scores, p, dp, ds = (_first(a, tile) for a in memory)
+                q_rows, dy_rows, y_rows, lse_rows = (a[heads][:, rows] for a in (q, dy, y, lse))
+                yield product(q_rows, k[part.keys][:, :keys], scores, transpose_b=True)
+                yield product(dy_rows, v[part.keys][:, :keys], dp, transpose_b=True)
+                hidden = call.mask_of(part), call.first_of(part, tile), key
+                yield InnerCall(self._slopes, (scores, dp, dy_rows, y_rows, *hidden, lse_rows, p, ds), tile.settings)
+                for total, left, right in zip(totals, (ds, p), (q_rows, dy_rows), strict=True):
+                    yield product(left, right, total[:, :keys], "matmul_add", transpose_a=True)
+                yield product(ds, seen_keys[:, :keys], dq[heads][:, rows])
             for total, result in zip(totals, (dk, dv), strict=True):
                 yield InnerCall("copy", (total, result[part.keys]))
 
@@ -197,7 +210,7 @@ def _has_dtypes(specs: TensorSpecs, settings: Settings, floats: tuple[int, ...])
     return len(named) == 1 and named <= {*FLOATS} and all(spec is None or spec.dtype.name in TYPES for spec in specs)
 
 
-def _first(tile: DeviceArray, rows: slice, keys: int) -> DeviceArray:
-    """The first numbers of each matrix of a tile as (batch, rows, keys), one behind the other."""
-    batch, count = tile.shape[0], rows.stop - rows.start
-    return tile.reshape(-1)[: batch * count * keys].reshape(batch, count, keys)
+def _first(memory: DeviceArray, tile: _Tile) -> DeviceArray:
+    """The first numbers of a temporary as the matrices of a tile (batch, rows, keys), one behind the other."""
+    batch, rows = memory.shape[0], tile.rows.stop - tile.rows.start
+    return memory.reshape(-1)[: batch * rows * tile.keys].reshape(batch, rows, tile.keys)
