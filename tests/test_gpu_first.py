@@ -146,6 +146,7 @@ def test_ratios_are_of_the_least_of_all_rounds(first_run, tmp_path):
     found = {
         "1/ours": {"milliseconds": [9.0, 8.0, 7.0], "high_water_bytes": 30},
         "2/ours": {"milliseconds": [6.0, 5.0, 60.0], "high_water_bytes": 40},
+        "1/ours-varying": {"milliseconds": [2.0], "high_water_bytes": 15},
         "1/torch-tf32": {"milliseconds": [4.0, 5.0, 3.0], "high_water_bytes": 60},
         "2/torch-tf32": {"milliseconds": [7.0, 7.0, 7.0], "high_water_bytes": 80},
         "1/torch-other": {"milliseconds": [3.0]},
@@ -158,6 +159,9 @@ def test_ratios_are_of_the_least_of_all_rounds(first_run, tmp_path):
         "milliseconds, ours / torch-tf32": 6 / 4,
         "peak bytes, ours / torch-tf32": 30 / 60,
         "milliseconds, ours / torch-other": 6 / 3,
+        "milliseconds, ours-varying / torch-tf32": 2 / 4,
+        "peak bytes, ours-varying / torch-tf32": 15 / 60,
+        "milliseconds, ours-varying / torch-other": 2 / 3,
     }
 
 

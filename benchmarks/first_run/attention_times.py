@@ -13,6 +13,7 @@ from unittest.mock import patch
 
 from first_run.item import Context, Values, counted
 from first_run.kernel_times import Timed, measured_row
+from first_run.machine import Machine
 from singa_lite import models, optimizer
 from singa_lite.kernels.cuda_kernels import attention as tiled
 from singa_lite.kernels.kernel_set import KernelSet, specs_of
@@ -31,11 +32,14 @@ def attention(context: Context) -> Values:
         for call in _calls(context, precision):
             named = {"kernel": call.kernel, "precision": precision}
             by = machine.served_by(machine.on.kernels, call.kernel, call.specs, call.settings)
-            sides = [({"by": by}, machine.on.kernels, TILES[0])] if by != "own" else []
-            sides += [({"by": "own", "tile, MiB": tile}, machine.own_set(), tile) for tile in TILES]
-            for names, kernels, tile in sides:
+            sides = [({"by": by}, machine, machine.on.kernels, TILES[0])] if by != "own" else []
+            sides += [({"by": "own", "tile, MiB": tile}, machine, machine.own_set(), tile) for tile in TILES]
+            varying = context.varying_machine
+            if by == "own" and precision != "float32":
+                sides += [({"by": "what may vary from run to run"}, varying, varying.on.kernels, TILES[0])]
+            for names, of, kernels, tile in sides:
                 names = named | names
-                rows.append(context.try_row(names, partial(_row, context, kernels, tile, call, names)))
+                rows.append(context.try_row(names, partial(_row, context, of, kernels, tile, call, names)))
     return counted(sum("us" not in row for row in rows), len(rows))
 
 
@@ -49,10 +53,10 @@ def _calls(context: Context, precision: str) -> Iterator[Timed]:
             yield Timed(one.kernel, specs_of(one.operands), one.settings, 1)
 
 
-def _row(context: Context, kernels: KernelSet, tile: int, call: Timed, names: Values) -> Values:
+def _row(context: Context, machine: Machine, kernels: KernelSet, tile: int, call: Timed, names: Values) -> Values:
     n, time, features, _ = TINY_SHAPE if context.options.tiny else SHAPE
     with _tiles_of(tile << 20, kernels[call.kernel]):
-        row = measured_row(context.machine, kernels, call, 1.0)
+        row = measured_row(machine, kernels, call, 1.0)
     flops = prod((n, time, time, features)) * (5 if call.kernel.endswith("derivative") else 2)
     return names | {"us": row["us"], "TFLOP_s": flops / row["us"] / 1e6}
 

@@ -84,6 +84,13 @@ class Context:
         return machine(self.options.stand_in, self.options.own)
 
     @cached_property
+    def varying_machine(self) -> Machine:
+        """The same GPU as another device, whose results may differ from run to run, as PyTorch's do."""
+        from first_run.machine import machine
+
+        return machine(self.options.stand_in, deterministic=False)
+
+    @cached_property
     def prepared(self) -> Prepared:
         """The file of --expected."""
         from first_run.prepared import Prepared

@@ -111,10 +111,7 @@ class Machine(ABC):
 
     def own_set(self) -> KernelSet:
         """The kernels of ours, without the libraries before them; composed ones call these."""
-        own = self.on.kernels
-        while own.fallback is not None and own.fallback.fallback is not None:
-            own = own.fallback
-        return own
+        return own_of(self.on.kernels)
 
     def fresh_set(self) -> KernelSet:
         """The kernels of ours, of which none has built anything yet; composed ones call no library."""
@@ -128,20 +125,25 @@ class Machine(ABC):
 
     def served_by(self, kernels: KernelSet, name: str, specs: TensorSpecs, settings: Settings) -> str:
         """Who does a call: "library", "own" or "host"."""
-        chosen, own = kernels.choose(name, specs, settings), self.own_set()
+        chosen, own = kernels.choose(name, specs, settings), own_of(kernels)
         if own.fallback is not None and chosen is own.fallback[name]:
             return "host"
         return "own" if chosen is own[name] else "library"
 
 
 class Gpu(Machine):
-    """GPU 0 of this machine. own: without cuBLASLt and cuDNN, which start slowly under compute-sanitizer."""
+    """GPU 0 of this machine. own: without cuBLASLt and cuDNN, which start slowly under compute-sanitizer.
 
-    def __init__(self, own: bool = False) -> None:
-        self._own = own
+    deterministic: as of `device.new_cuda`.
+    """
+
+    def __init__(self, own: bool = False, deterministic: bool = True) -> None:
+        self._own, self._deterministic = own, deterministic
 
     @cached_property
     def on(self) -> Any:
+        if not self._deterministic:
+            return device.new_cuda(0, deterministic=False)
         if not self._own:
             return device.cuda(0)
         with patch.object(cuda_libraries, "libraries", lambda *given: iter(())):
@@ -212,10 +214,17 @@ def _nvidia_smi() -> str:
     return (done.stdout + done.stderr).strip()
 
 
-def machine(stand_in: bool, own: bool = False) -> Machine:
-    """The machine that was asked for."""
+def own_of(kernels: KernelSet) -> KernelSet:
+    """The kernels of ours in a set with the libraries' before them and the host's behind."""
+    while kernels.fallback is not None and kernels.fallback.fallback is not None:
+        kernels = kernels.fallback
+    return kernels
+
+
+def machine(stand_in: bool, own: bool = False, deterministic: bool = True) -> Machine:
+    """The machine that was asked for. deterministic: of the GPU."""
     if not stand_in:
-        return Gpu(own)
+        return Gpu(own, deterministic)
     from first_run.stand_in import StandIn
 
     return StandIn()

@@ -44,14 +44,23 @@ def compare_losses(context: Context, name: str, mode: str) -> Values:
     return values
 
 
-def measure(context: Context, name: str, n: int, precision: str, steps: int, rule: str = "momentum") -> Values:
+def measure(
+    context: Context,
+    name: str,
+    n: int,
+    precision: str,
+    steps: int,
+    rule: str = "momentum",
+    deterministic: bool = True,
+) -> Values:
     """Seconds to the first step, milliseconds a step by events, peak bytes beside the plan's, who does which calls."""
     from nets import batch
     from singa_lite import tensor
 
-    machine = context.machine
+    machine = context.machine if deterministic else context.varying_machine
     on, pool = machine.on, machine.on.pool
     gc.collect()  # of the nets before
+    context.machine.on.pool.release_free()
     pool.release_free()
     pool.reset_high_water()
     before = pool.used
