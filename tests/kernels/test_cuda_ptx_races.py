@@ -249,7 +249,7 @@ ALONE = Verdict(RACE_FREE, "one thread")
 #: How often it says what of launches.
 Said = Counter[Verdict]
 #: Kernels of which it cannot tell, {name: its reason}: an index or an address that a tensor holds decides which
-#: elements are touched, a search in a tensor, or threads that fill no warp.
+#: elements are touched, a search in a tensor or a loop to a position, or threads that fill no warp.
 _BY_INDEX, _BY_TABLE = "allocation_alias_relation_unknown", "dynamic_address_overlap_unresolved"
 _SEARCH = "loop_control_not_classified"
 UNDECIDED = {
@@ -258,6 +258,7 @@ UNDECIDED = {
     "sort_tiles": _BY_TABLE,
     "merge_runs": _SEARCH,
     "find_rows": _SEARCH,
+    "cached_attention": _SEARCH,
     "write_at": _BY_TABLE,
     "begin_updates": "partial_warp_launch",
     "sgd_plain_of_several": _BY_TABLE,

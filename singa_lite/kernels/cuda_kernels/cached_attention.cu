@@ -58,8 +58,7 @@ extern "C" __global__ void cached_attention(
             sums[group * e.size + i] = sum;
         }
     }
-    total = block_sum(total);
-    __syncthreads();
+    total = block_sum(total); // all have written their sums by then
     for (int64 i = threadIdx.x; i < e.size; i += KEYS) {
         C made = C(0);
         for (int64 g = 0; g < groups; ++g) made += sums[g * e.size + i];
