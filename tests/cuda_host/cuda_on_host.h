@@ -367,7 +367,8 @@ inline float cospi(float x) { return (float)cospi((double)x); }
 // By Newton's steps from 0, which do not pass the root.
 inline double erfinv(double y) {
     double x = 0, step = 1;
-    for (int i = 0; i < 200 && fabs(step) > 1e-16 * fabs(x); ++i) x += step = (fabs(y) - erf(x)) * exp(x * x) * 0.886226925452758014;
+    for (int i = 0; i < 200 && fabs(step) > 1e-16 * fabs(x); ++i)
+        x += step = (fabs(y) - erf(x)) * exp(x * x) * 0.886226925452758014;
     return copysign(x, y);
 }
 inline float erfinv(float y) { return (float)erfinv((double)y); }

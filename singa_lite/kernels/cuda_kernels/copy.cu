@@ -24,7 +24,8 @@ template <> __device__ inline double nothing<double>() { return double(infinity(
 extern "C" __global__ void read_at(Walk<2> walk, const T* x, T* y, const int64* position, int64 step, int64 most) {
     const int64 at = *position;
     const bool inside = at >= 0 && at <= most;
-    map(walk, [=](auto& y, auto x) { y = inside ? x : nothing<Held<T>::type>(); }, out(y), in(x + (inside ? at * step : 0)));
+    const T* part = inside ? x + at * step : x;
+    map(walk, [=](auto& y, auto x) { y = inside ? x : nothing<Held<T>::type>(); }, out(y), in(part));
 }
 extern "C" __global__ void write_at(Walk<2> walk, const T* x, T* y, const int64* position, int64 step, int64 most) {
     const int64 at = *position;

@@ -1,5 +1,5 @@
-// Philox 4x64-10 (Salmon et al., SC 2011), the uniform numbers that NumPy makes of it, normal ones that it does not, and
-// who takes which.
+// Philox 4x64-10 (Salmon et al., SC 2011), the uniform numbers that NumPy makes of it, normal ones that it does not,
+// and who takes which.
 #pragma once
 #include "map.cuh"
 
@@ -41,7 +41,7 @@ __device__ inline void number_of(const Words& words, int i, double& number) {
     number = (words.v[i] >> 11) * (1.0 / 9007199254740992.0);
 }
 
-// Normal numbers of float or double, two of each two uniform ones (Box and Muller, 1958), of halves of words or of words.
+// Normal numbers of float or double, two of each two uniform ones (Box and Muller, 1958), of halves of words or words.
 template <typename V> struct Normal {
     V value;
 };
@@ -57,7 +57,7 @@ __device__ inline void number_of(const Words& words, int i, Normal<double>& numb
 }
 
 // f(number, operands...) for each element; a thread takes those of a whole block. Number: float, double, or Normal of
-// one of them. The walk's first operand is never touched: it lies in C order, and so says which number an element takes.
+// one of them. The walk's first operand is never touched: it lies in C order, and says which number an element takes.
 template <typename Number, class F, class... Ops>
 __device__ void draw(const Walk<(int)sizeof...(Ops) + 1>& walk, const Key& key, F f, Ops... ops) {
     const int N = sizeof...(Ops), NUMBERS = sizeof(Words) / sizeof(Number);

@@ -1,4 +1,4 @@
-// Sums, largest and smallest values over the threads of a warp, a part of one, or a block; every thread gets the result.
+// Sums, largest and smallest values over the threads of a warp, a part of one, or a block; each gets the result.
 // Always in the same order, so that equal operands give equal bits. All threads of the warp or block must take part.
 #pragma once
 #include "numbers.cuh"

@@ -33,7 +33,7 @@ __device__ inline bool in_packs(const Sums& s, const T* x) {
     return s.packs && reinterpret_cast<uint64>(x) % alignof(Pack<T>) == 0;
 }
 
-// How terms are joined: `first` is what a thread begins with, given some term, `stored` makes the result of all of them.
+// How terms are joined: `first` is what a thread begins with, given some term, `stored` makes the result of all.
 struct Total : Sum<C> {
     typedef C V;
     C alpha;
@@ -47,7 +47,7 @@ template <template <typename> class F> struct Extreme : F<Held<T>::type> {
     __device__ inline S stored(V extreme) const { return S(extreme); }
 };
 
-// The reduced axes innermost: a team of blockDim.x threads has one result, VECTOR neighbouring terms a thread at a time.
+// The reduced axes innermost: a team of blockDim.x threads has one result, VECTOR neighbouring terms each at a time.
 template <class Fold> __device__ inline void fold_rows(const Sums& s, const T* x, S* y, const Fold& fold) {
     typedef typename Fold::V V;
     const int64 number = (int64)blockIdx.x * blockDim.y + threadIdx.y;
