@@ -13,6 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 from first_run.item import Context, Values, Wrong
+from first_run.machine import here
 from first_run.prepared import built, losses, weight_sum
 
 #: What losses may differ by, relatively, step by step, and the last for all further ones: they part as steps go on. Two
@@ -93,7 +94,11 @@ def _milliseconds(machine: Any, net: Any, x: Any, y: Any, steps: int) -> list[fl
 
 
 def calls(machine: Any, net: Any) -> Values:
-    """How many calls of a step the libraries do, kernels of ours, and the host; of the host by kernel."""
+    """How many calls of a step the libraries do, kernels of ours, and the host; of the host by kernel. Of composed
+    kernels, which kernels of ours do a product that a library might do.
+    """
+    from library_calls import is_ours, steps_of
+    from singa_lite.kernels.composed import ComposedKernel, InnerCall
     from singa_lite.kernels.kernel_set import specs_of
 
     kernels, found = net.device.kernels, Counter()
@@ -103,4 +108,8 @@ def calls(machine: Any, net: Any) -> Values:
         found[side if side != "host" else f"host: {call.kernel}"] += 1
         if side == "own" and call.kernel.split("*")[0] in kernels.kernels and kernels.has_levels:
             found[f"refused by the libraries: {call.kernel}"] += 1
-    return dict(found)
+        if isinstance(kernels.choose(call.kernel, specs, call.settings), ComposedKernel) and kernels.has_levels:
+            with here(net.device):
+                steps = [*steps_of(net.device, InnerCall(call.kernel, specs, call.settings))]
+            found[f"with products of ours: {call.kernel}"] += any(map(is_ours, steps))
+    return dict(+found)
