@@ -2,18 +2,50 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import prod, sqrt
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.common.checks import at_least_zero, finite, real
 from singa_lite.common.errors import ShapeError
-from singa_lite.layer.initializer_base import Initializer as Initializer
-from singa_lite.layer.initializer_base import draw_on_host
+from singa_lite.common.keywords import check_keywords
+from singa_lite.device import cpu, device_of
 from singa_lite.tensor import Tensor, from_numpy, to_numpy
+
+
+class Initializer(ABC):
+    """The base of all initializers. A subclass gives `__call__`.
+
+    >>> class Identity(initializer.Initializer):
+    ...     def __call__(self, value, key, fan_in, fan_out):
+    ...         value.copy_from_numpy(np.eye(*value.shape, dtype=value.dtype))
+    >>> net = Sequential([layers.Dense(3, input_shape=(2,), weight_init=Identity())])
+    >>> print(net.parameters()["dense/weight"])
+    [[1. 0. 0.]
+     [0. 1. 0.]]
+    """
+
+    def __new__(cls, *args: object, **named: object) -> Self:
+        if named:
+            check_keywords(cls.__name__, named, cls.__init__)
+        return super().__new__(cls)
+
+    @abstractmethod
+    def __call__(self, value: Tensor, key: Tensor, fan_in: int, fan_out: int) -> None:
+        """Fill `value`, a float tensor of any shape.
+
+        key: uint64 (3,) on the same device, (seed, stream, counter); equal keys give equal numbers. fan_in,
+        fan_out: how many inputs an output element depends on, and the reverse; 0 where it makes no sense.
+        """
+
+    def check(self, value: Tensor, fan_in: int, fan_out: int) -> None:
+        """Raise the errors of the call that follow from shape and fans alone, of a subclass that has some."""
+        return None
+
 
 #: What a layer takes: an initializer, its name in snake case ("he_normal"), or a number for all elements.
 Spec = Initializer | str | float
@@ -77,7 +109,13 @@ class Normal(Initializer):
         at_least_zero(f"{type(self).__name__} std", self.std)
 
     def __call__(self, value: Tensor, key: Tensor, fan_in: int, fan_out: int) -> None:
-        draw_on_host(self.kernel, value, key, mean=float(self.mean), std=float(self.std))
+        """On the host: a GPU draws other normal numbers, and equal seeds give equal weights on all devices."""
+        numbers = {"mean": float(self.mean), "std": float(self.std)}
+        if device_of(value).runtime.reads_host:
+            return value.device.run(self.kernel, key, value, **numbers)
+        drawn: Tensor = cpu().empty(value.shape, value.dtype)
+        cpu().run(self.kernel, from_numpy(to_numpy(key), cpu()), drawn, **numbers)
+        value.copy_from_numpy(to_numpy(drawn))
 
 
 @dataclass(frozen=True)
@@ -114,10 +152,8 @@ class FanScaled(Initializer):
 
     def __call__(self, value: Tensor, key: Tensor, fan_in: int, fan_out: int) -> None:
         std = self.std(fan_in, fan_out, value.name)
-        if self.normal:
-            Normal(0.0, std)(value, key, fan_in, fan_out)
-        else:
-            Uniform(-sqrt(3) * std, sqrt(3) * std)(value, key, fan_in, fan_out)
+        numbers = Normal(0.0, std) if self.normal else Uniform(-sqrt(3) * std, sqrt(3) * std)
+        numbers(value, key, fan_in, fan_out)
 
     def check(self, value: Tensor, fan_in: int, fan_out: int) -> None:
         """ValueError if a fan that is needed is 0."""
@@ -206,8 +242,7 @@ class Orthogonal(Initializer):
     """Draws `gain` times a matrix (first axis, all others) with orthonormal rows or columns, whichever are fewer.
 
     Uniformly distributed among those matrices: Q of a normal matrix's QR, its signs those of R's diagonal
-    (Saxe and others, arXiv 1312.6120; Mezzadri, arXiv math-ph/0609050). Factored on the host.
-    ShapeError at the call for a tensor of fewer than two axes.
+    (Saxe and others, arXiv 1312.6120; Mezzadri, arXiv math-ph/0609050). ShapeError at the call for fewer than two axes.
 
     >>> net = Sequential([layers.Dense(3, input_shape=(5,), weight_init=initializer.Orthogonal())])
     >>> w = tensor.to_numpy(net.parameters()["dense/weight"])
@@ -237,8 +272,7 @@ class Orthogonal(Initializer):
 
 @dataclass(frozen=True)
 class UnitForget(Initializer):
-    """Sets zeros but for the forget gate of an LSTM's bias, a second quarter of 0.5: it begins at 1, as both biases add
-    up.
+    """Sets zeros, and 0.5 for the forget gate of an LSTM's bias, the second quarter: both biases add up to 1.
 
     Keras's unit_forget_bias. ShapeError at the call for a tensor of other than one axis of four equal parts.
 
