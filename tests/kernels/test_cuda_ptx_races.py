@@ -252,6 +252,8 @@ Said = Counter[Verdict]
 #: elements are touched, a search in a tensor or a loop to a position, or threads that fill no warp.
 _BY_INDEX, _BY_TABLE = "allocation_alias_relation_unknown", "dynamic_address_overlap_unresolved"
 _SEARCH = "loop_control_not_classified"
+#: What it says, too, of a launch of such a kernel where it gave up before it came to the reason.
+_INCONCLUSIVE = "address_solver_inconclusive"
 UNDECIDED = {
     "in_top_k_of_rows": _BY_INDEX,
     "hits_at_k": _BY_INDEX,
@@ -291,6 +293,8 @@ def complaint(kernel: str, said: Said) -> str:
         return "a race, or a barrier that some threads do not reach"
     reasons = {one.why for one in said if one.is_undecided}
     listed = UNDECIDED.get(kernel) or PARTLY.get(kernel)
+    if listed:
+        reasons.discard(_INCONCLUSIVE)
     is_proved = any(not one.is_undecided for one in said)
     if reasons != ({listed} if listed else set()) or is_proved == (kernel in UNDECIDED):
         return f"undecided otherwise than listed, {listed or 'which it is not'}"
