@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from math import prod
-from typing import Any
 from unittest.mock import patch
 
 from first_run.item import Context, Values, counted
@@ -55,17 +54,16 @@ def _calls(context: Context, precision: str) -> Iterator[Timed]:
 
 def _row(context: Context, machine: Machine, kernels: KernelSet, tile: int, call: Timed, names: Values) -> Values:
     n, time, features, _ = TINY_SHAPE if context.options.tiny else SHAPE
-    with _tiles_of(tile << 20, kernels[call.kernel]):
+    with _tiles_of(tile << 20, kernels):
         row = measured_row(machine, kernels, call, 1.0)
     flops = prod((n, time, time, features)) * (5 if call.kernel.endswith("derivative") else 2)
     return names | {"us": row["us"], "TFLOP_s": flops / row["us"] / 1e6}
 
 
 @contextmanager
-def _tiles_of(nbytes: int, kernel: Any) -> Iterator[None]:
-    """Calls that are bound inside have tiles of so many bytes: what a composed kernel knows of scratch is forgotten."""
-    known: dict[object, int] = getattr(kernel, "_scratch_bytes", {})
-    known.clear()
+def _tiles_of(nbytes: int, kernels: KernelSet) -> Iterator[None]:
+    """Calls that are bound inside have tiles of so many bytes. Sizes of scratch that the set knows are forgotten."""
+    kernels.forget()
     with patch.object(tiled, "TILE_BYTES", nbytes):
         yield
-    known.clear()
+    kernels.forget()

@@ -153,7 +153,7 @@ def is_bfloat16(dtype: DType) -> bool:
 
 
 def gradient_dtype(dtype: DType) -> DType:
-    """Returns the dtype of the gradient and the update of a parameter: float32 for bfloat16, else the parameter's."""
+    """Returns the dtype of a parameter's gradient: float32 for a parameter in bfloat16, else the parameter's own."""
     return np.dtype(np.float32) if is_bfloat16(dtype) else dtype
 
 

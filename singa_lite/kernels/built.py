@@ -169,7 +169,7 @@ def _memory_of(array: DeviceArray | None) -> object:
 
 
 def call_key(specs: TensorSpecs, settings: Settings) -> _Key:
-    """Equal for calls that are done alike."""
+    """Returns a key that is equal for calls that are done alike."""
     return (
         tuple(None if spec is None else spec.key for spec in specs),
         tuple(settings.items()),

@@ -63,16 +63,21 @@ class ComposedKernel:
         self._scratch_bytes: dict[object, int] = {}
 
     def supports(self, specs: TensorSpecs, settings: Settings) -> bool:
-        """Every call, where nothing was said."""
+        """Whether the call can be done so: True where no rule was given."""
         return self._supports is None or self._supports(specs, settings)
 
     def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
-        """Of the temporaries, and behind them of the inner call that needs most."""
+        """Returns the bytes of the temporaries and of the inner call that needs most."""
         key, known = call_key(specs, settings), self._scratch_bytes
-        if key not in known:
-            drop_oldest(known, MOST_ANSWERS - 1)
-            known[key] = self._counted(specs, settings)
-        return known[key]
+        found = known.get(key)
+        if found is None:
+            found = known[key] = self._counted(specs, settings)
+            drop_oldest(known, MOST_ANSWERS)
+        return found
+
+    def forget(self) -> None:
+        """Let go of the sizes of calls that planning asked for, see `KernelSet.forget`."""
+        self._scratch_bytes = {}
 
     def _counted(self, specs: TensorSpecs, settings: Settings) -> int:
         temporaries = Temporaries(None)

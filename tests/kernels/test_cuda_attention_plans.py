@@ -47,7 +47,7 @@ def cudnn() -> OverNumPy:
 
 
 class Problem:
-    """Attention with 16-bit operands in the interface's order, and its results in float64 by the formula as it stands.
+    """Operands of attention in 16 bits, in the interface's order, and results of its formula in float64.
 
     Derivatives are those of sum(y * dy).
     """

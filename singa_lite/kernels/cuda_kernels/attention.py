@@ -40,25 +40,25 @@ class _Part(NamedTuple):
 class _Parts:
     """A call divided into parts: the heads of one sample, or one head of all samples, whichever are fewer.
 
-    A library's batch of matrices has one step only. apart: heads from one matrix of a batch to the next.
+    A library's batch of matrices has one step only. apart: heads from one matrix of a batch to the next;
+    batch: matrices of a batch.
     """
 
     def __init__(self, q: DeviceArray, k: DeviceArray) -> None:
-        samples, self.rows, heads, _ = q.shape
-        share = heads // k.shape[2]
+        (samples, _, heads, _), kv_heads = q.shape, k.shape[2]
+        share = heads // kv_heads
         if samples * share <= heads:
-            self.apart = share
+            self.apart, self.batch = share, kv_heads
             self.all = [
                 _Part((n,), slice(n, n + 1), [((n, slice(i, None, share)), n * heads + i) for i in range(share)])
                 for n in range(samples)
             ]
         else:
-            self.apart, every = heads, slice(None)
+            self.apart, self.batch, every = heads, samples, slice(None)
             self.all = [
                 _Part((every, g), every, [((every, g * share + i), g * share + i) for i in range(share)])
-                for g in range(k.shape[2])
+                for g in range(kv_heads)
             ]
-        self.batch = k.shape[2] if samples * share <= heads else samples
 
 
 class _Tile(NamedTuple):
@@ -77,7 +77,13 @@ class _TiledCall:
     """What both directions do alike: temporaries, and the tiles of each part. mask, first: None where left out."""
 
     def __init__(
-        self, temporaries: Temporaries, q: DeviceArray, k: DeviceArray, mask: Any, first: Any, settings: Settings
+        self,
+        temporaries: Temporaries,
+        q: DeviceArray,
+        k: DeviceArray,
+        mask: DeviceArray,
+        first: DeviceArray,
+        settings: Settings,
     ) -> None:
         self.parts, self.mask, self.first, self.settings = _Parts(q, k), mask, first, settings
         self.batch, self.rows, self.keys, self.size = self.parts.batch, q.shape[1], k.shape[1], q.shape[3]
@@ -141,14 +147,14 @@ class Attention:
     def _forward(
         self,
         temporaries: Temporaries,
-        q: Any,
-        k: Any,
-        v: Any,
-        mask: Any,
-        first: Any,
-        key: Any,
-        y: Any,
-        lse: Any,
+        q: DeviceArray,
+        k: DeviceArray,
+        v: DeviceArray,
+        mask: DeviceArray,
+        first: DeviceArray,
+        key: DeviceArray,
+        y: DeviceArray,
+        lse: DeviceArray,
         **settings: Any,
     ) -> Iterator[InnerCall]:
         call = _TiledCall(temporaries, q, k, mask, first, settings)
@@ -168,18 +174,18 @@ class Attention:
     def _backward(
         self,
         temporaries: Temporaries,
-        dy: Any,
-        q: Any,
-        k: Any,
-        v: Any,
-        mask: Any,
-        first: Any,
-        key: Any,
-        y: Any,
-        lse: Any,
-        dq: Any,
-        dk: Any,
-        dv: Any,
+        dy: DeviceArray,
+        q: DeviceArray,
+        k: DeviceArray,
+        v: DeviceArray,
+        mask: DeviceArray,
+        first: DeviceArray,
+        key: DeviceArray,
+        y: DeviceArray,
+        lse: DeviceArray,
+        dq: DeviceArray,
+        dk: DeviceArray,
+        dv: DeviceArray,
         **settings: Any,
     ) -> Iterator[InnerCall]:
         call = _TiledCall(temporaries, q, k, mask, first, settings)

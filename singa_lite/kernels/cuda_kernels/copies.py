@@ -47,7 +47,7 @@ def mixed(build: CallBuilder[Routine], in_float32: bool) -> CallBuilder[Routine]
 
 
 def without_gaps(build: CallBuilder[Routine], but: str = "") -> CallBuilder[Routine]:
-    """The builder, which is given specs in C order without gaps alone. but: an operand that may lie as it does."""
+    """Returns the builder over operands in C order: all others are copied. but: an operand that is not copied."""
 
     def built(call: Call) -> Routine | None:
         plain = {name: dense(spec.shape, spec.dtype) for name, spec in call.operands.items()}
