@@ -53,8 +53,12 @@ def measure(
     steps: int,
     rule: str = "momentum",
     deterministic: bool = True,
+    budget_share: float | None = None,
 ) -> Values:
-    """Seconds to the first step, milliseconds a step by events, peak bytes beside the plan's, who does which calls."""
+    """Seconds to the first step, milliseconds a step by events, peak bytes beside the plan's, who does which calls.
+
+    budget_share: the step has a memory_budget, this share of the bytes that are planned without one.
+    """
     from nets import batch
     from singa_lite import tensor
 
@@ -69,6 +73,9 @@ def measure(
         warnings.simplefilter("always")
         start = time.perf_counter()
         net = built(name, on, rule, precision=precision)
+        if budget_share is not None:
+            budget = int(budget_share * net.plan_batch(n, samples=n).total_bytes)
+            net = built(name, on, rule, precision=precision, memory_budget=budget)
         x, y = (tensor.from_numpy(array, on) for array in batch(name, n))
         values: Values = {"loss": float(net.train_one_batch(x, y)[0])}
         values["seconds_to_first_step"] = time.perf_counter() - start
