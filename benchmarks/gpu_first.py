@@ -8,7 +8,8 @@ Part 1: versions, one kernel, all sources compiled, every kernel against the pre
 training against the prepared losses, ResNet-50 beside PyTorch. Part 2: what failed again in more detail, the time of
 each kernel of ours at the shapes of five nets, attention, both ways around each threshold. Part 3: compute-sanitizer,
 Nsight Compute, the table of all nets beside PyTorch. Part 4: GPT-2 of 124 million parameters at 8 x 1,024 in bfloat16
-beside PyTorch, with fused attention and AdamW, compiled or not: milliseconds, peak bytes, and our ratios.
+beside PyTorch, with fused attention and AdamW, compiled or not: milliseconds and peak bytes.
+`gpu_figures.py` makes tables of the results, with our ratios.
 
 Items run one after the other in one worker process. Each writes one line of JSON to DIR/results.jsonl, and some write
 a line for each row before. After an error that breaks the CUDA context, a crash or a hang, a new worker begins at the

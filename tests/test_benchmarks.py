@@ -97,6 +97,7 @@ OTHERS = {
     "tiny",
     "memcheck",
     "gpu_first",
+    "gpu_figures",
 }
 
 

@@ -139,30 +139,38 @@ def test_the_fourth_part_measures_a_gpt_beside_pytorch(prepared, tmp_path):
     ours, theirs = values["gpt/2/ours"], values["gpt/2/torch-bfloat16"]
     assert ours["warnings"] == []
     assert ours["loss"] == pytest.approx(theirs["loss"], rel=0.02)  # of ids that both guess at
-    assert values["gpt/ratios"]["milliseconds, ours / torch-bfloat16"] > 0
+    assert values["gpt/1/ours-budget"]["high_water_bytes"] <= ours["high_water_bytes"]
 
 
-def test_ratios_are_of_the_least_of_all_rounds(first_run, tmp_path):
+def test_tables_show_the_least_of_all_rounds(tmp_path):
+    mib = 1 << 20
     found = {
-        "1/ours": {"milliseconds": [9.0, 8.0, 7.0], "high_water_bytes": 30},
-        "2/ours": {"milliseconds": [6.0, 5.0, 60.0], "high_water_bytes": 40},
-        "1/ours-varying": {"milliseconds": [2.0], "high_water_bytes": 15},
-        "1/torch-tf32": {"milliseconds": [4.0, 5.0, 3.0], "high_water_bytes": 60},
-        "2/torch-tf32": {"milliseconds": [7.0, 7.0, 7.0], "high_water_bytes": 80},
-        "1/torch-other": {"milliseconds": [3.0]},
+        "gpt/1/ours": {"milliseconds": [9.0, 8.0, 7.0], "high_water_bytes": 30 * mib},
+        "gpt/2/ours": {"milliseconds": [6.0, 5.0, 60.0], "high_water_bytes": 40 * mib},
+        "gpt/1/torch-bfloat16": {"milliseconds": [4.0, 5.0, 3.0], "high_water_bytes": 60 * mib, "torch": "2.11"},
+        "gpt/2/torch-bfloat16-compile": {"milliseconds": [7.0], "high_water_bytes": 80 * mib},
+        "table/1/lenet/float32": {"milliseconds": [1.0], "high_water_bytes": mib},
+        "versions": dict.fromkeys(("Python", "CuPy", "cuBLASLt", "cuDNN", "GPU"), "1.2"),
     }
-    written = [{"item": f"gpt/{name}", "status": "ok", "values": values} for name, values in found.items()]
+    written = [{"item": name, "status": "ok", "values": values} for name, values in found.items()]
     written += [{"item": "gpt/3/ours", "status": "hung", "error": "no answer"}, {"item": "gpt/1/ours", "row": {}}]
+    written += [{"item": "contract/relu", "status": "wrong"}, {"item": "contract/add", "status": "ok"}]
     (tmp_path / "results.jsonl").write_text("\n".join(map(json.dumps, written)))
-    ratios = first_run("gpt_beside_torch").ratios(SimpleNamespace(out=tmp_path))
-    assert ratios == {
-        "milliseconds, ours / torch-tf32": 6 / 4,
-        "peak bytes, ours / torch-tf32": 30 / 60,
-        "milliseconds, ours / torch-other": 6 / 3,
-        "milliseconds, ours-varying / torch-tf32": 2 / 4,
-        "peak bytes, ours-varying / torch-tf32": 15 / 60,
-        "milliseconds, ours-varying / torch-other": 2 / 3,
-    }
+    command = [sys.executable, FOLDER / "gpu_figures.py", tmp_path / "results.jsonl", "--write", tmp_path / "gpu.json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "| gpt2_small_1024, ours | 6.00 | 4.00 | torch-bfloat16 | 1.50 | 30 | 60 | 0.50 |" in done.stdout
+    assert "| contract | 2 | 1 |" in done.stdout and "lenet" not in done.stdout
+    written = json.loads((tmp_path / "gpu.json").read_text())
+    assert written["versions"]["PyTorch"] == "2.11"
+
+
+def test_tables_want_the_versions(tmp_path):
+    (tmp_path / "results.jsonl").write_text("")
+    command = [sys.executable, FOLDER / "gpu_figures.py", tmp_path / "results.jsonl"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "versions" in done.stderr
 
 
 @pytest.mark.nightly

@@ -28,7 +28,9 @@ CHUNKS, ROUNDS = 4, 2
 #: Cases of the contract that are looked at again before all else of part 2; the others come behind it.
 FIRST_AGAIN = 8
 PRECISIONS = ("float32", "tf32", "bfloat16")
-WAYS = ("tf32", "bfloat16")
+#: PyTorch's; of the stand-in without its compiler, which takes a minute.
+TINY_WAYS = ("tf32", "bfloat16")
+WAYS = (*TINY_WAYS, "tf32-compile", "bfloat16-compile")
 
 
 def items_of(options: Options) -> list[Item]:
@@ -56,7 +58,7 @@ def _first(options: Options) -> Iterator[Item]:
         yield Item(f"step/{name}/{precision}", 0.25, run)
     yield Item("all_reduce", 0.06, basics.all_reduce)
     name = "lenet" if options.tiny else name
-    for way in WAYS:
+    for way in TINY_WAYS:
         yield Item(
             f"torch/{name}/{way}", 0.2, partial(torch_side.measure, name=name, n=n, way=way, steps=steps), "torch"
         )
@@ -89,19 +91,16 @@ def _third(options: Options) -> Iterator[Item]:
             run = partial(tools.sanitized, tool=tool, chunk=chunk, chunks=CHUNKS)
             yield Item(f"{tool}/{chunk + 1}", 0.12, run, "tools")
     yield Item("profile", 0.3, tools.profiled, "tools")
-    steps, nets = (2, TINY_TABLE) if options.tiny else (40, TABLE)
+    steps, nets, ways = (2, TINY_TABLE, TINY_WAYS) if options.tiny else (40, TABLE, WAYS)
     for turn in range(1, ROUNDS + 1):
         for name, n in nets.items():
             for precision in PRECISIONS:
                 run = partial(training.measure, name=name, n=n, precision=precision, steps=steps)
                 yield Item(f"table/{turn}/{name}/{precision}", 0.15, run)
         for name, n in nets.items():
-            for way in WAYS:
+            for way in ways:
                 run = partial(torch_side.measure, name=name, n=n, way=way, steps=steps)
-                yield Item(f"table/{turn}/{name}/torch-{way}", 0.15, run, "torch")
-    for way in () if options.tiny else WAYS:  # PyTorch's compiler takes a minute
-        run = partial(torch_side.measure, name="resnet50", n=TABLE["resnet50"], way=f"{way}-compile", steps=steps)
-        yield Item(f"torch/resnet50/{way}-compile", 0.3, run, "torch")
+                yield Item(f"table/{turn}/{name}/torch-{way}", 0.3, run, "torch")
 
 
 def _fourth(options: Options) -> Iterator[Item]:
