@@ -64,6 +64,10 @@ def measure(
 
     machine = context.machine if deterministic else context.varying_machine
     on, pool = machine.on, machine.on.pool
+    options: Values = {"precision": precision}
+    if budget_share is not None:
+        free = built(name, on, rule, **options).plan_batch(n, samples=n).total_bytes
+        options["memory_budget"] = int(budget_share * free)
     gc.collect()  # of the nets before
     context.machine.on.pool.release_free()
     pool.release_free()
@@ -72,10 +76,7 @@ def measure(
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         start = time.perf_counter()
-        net = built(name, on, rule, precision=precision)
-        if budget_share is not None:
-            budget = int(budget_share * net.plan_batch(n, samples=n).total_bytes)
-            net = built(name, on, rule, precision=precision, memory_budget=budget)
+        net = built(name, on, rule, **options)
         x, y = (tensor.from_numpy(array, on) for array in batch(name, n))
         values: Values = {"loss": float(net.train_one_batch(x, y)[0])}
         values["seconds_to_first_step"] = time.perf_counter() - start
