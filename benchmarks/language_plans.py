@@ -132,14 +132,11 @@ def planned(model: str, way: Way) -> tuple[list[Cell], list[Cell]]:
     middle = time.perf_counter()
     total, slower = within(net, free)
     end, held = time.perf_counter(), (high_water() - level) / MIB
-    on_card = None  # parameters are stored in bfloat16 on a CPU alone
-    if "parameter_dtype" not in way.options:
-        on_card, _ = within(card := way.net(model, "cuda"), card.plan_batch(1))
+    on_card, _ = within(card := way.net(model, "cuda"), card.plan_batch(1))
     weights = sum(value.nbytes for value in net.param_values()) + sum(value.nbytes for value in net.frozen().values())
     state = free.by_class.get("optimizer state", 0)
     sizes = [nbytes / GIB for nbytes in (weights, state, free.total_bytes, total)]
-    card_size = "not on a GPU" if on_card is None else smallest(on_card, CARDS, CONTEXT)
-    fits = smallest(total, LAPTOPS, SYSTEM), card_size
+    fits = smallest(total, LAPTOPS, SYSTEM), smallest(on_card, CARDS, CONTEXT)
     cost = [f"{model}, {way.name}", free.operations, middle - start, end - middle, held]
     return [way.name, *sizes, slower, *fits], cost
 

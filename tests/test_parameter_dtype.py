@@ -14,7 +14,6 @@ import skips
 from kernel_sets import sets_of_a_chain
 from misuse import Row, assert_all_refused, row
 from singa_lite import FeedForwardNet, autograd, device, layers, optimizer, tensor
-from singa_lite.errors import DeviceError
 from singa_lite.graph.budget_error import BudgetError
 from singa_lite.kernels.kernel_set import KernelSet
 from singa_lite.testing.kernel_call import run
@@ -330,19 +329,6 @@ REFUSED: list[Row] = [
 
 def test_what_cannot_be_stored_so_is_refused():
     assert_all_refused(REFUSED)
-
-
-@pytest.mark.parametrize("is_compiled", [True, False])
-def test_a_move_to_a_gpu_is_refused_and_changes_nothing(is_compiled):
-    before = device.abstract()
-    net = FeedForwardNet("mean_squared_error", device=before, **({} if is_compiled else STORED))
-    net.add(layers.Dense("d", 3, input_sample_shape=(2,)))
-    if is_compiled:
-        net.compile("adam", **STORED)
-    with pytest.raises(DeviceError, match=r"to_device.*parameter_dtype='bfloat16': wanted a net on a CPU.*cuda"):
-        net.to_device(device.abstract("cuda"))
-    assert net.device is before and all(value.device is before for value in net.param_values())
-    net.to_device(device.new_cpu())
 
 
 def test_a_net_in_float64_is_refused():

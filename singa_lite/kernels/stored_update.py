@@ -10,63 +10,42 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import cast
+from math import prod
+from typing import Any, cast
 
 import numpy as np
 
-from singa_lite.common.array_types import Array
 from singa_lite.common.strides import memory_order
-from singa_lite.kernels.carving import aligned, carved, unread
+from singa_lite.kernels.composed import ComposedKernel, InnerCall, Temporaries
 from singa_lite.kernels.interface import SIGNATURES, update_of
 from singa_lite.kernels.interface.state_format import BLOCKED, Blocks
-from singa_lite.kernels.kernel_set import KernelSet, Launch, Settings, TensorSpecs
+from singa_lite.kernels.kernel_set import DeviceArray, KernelSet, Settings
 from singa_lite.kernels.pieces import Arrays, required
-from singa_lite.kernels.routine import in_order
-from singa_lite.kernels.specs import spec_of
 
 #: Elements of a piece: with its gradient and state it stays in the caches. Smaller ones cost memory: each piece holds
 #: launches of some 5 KiB, and a large model has thousands of pieces.
 PIECE = 1 << 19
 _WIDE = np.dtype(np.float32)
-#: A call of another kernel of the set.
-_Call = tuple[str, Arrays, Settings]
 
 
-class StoredUpdate:
+def stored_kernel(name: str, kernels: KernelSet) -> ComposedKernel:
     """An update of a value in bfloat16 by the kernels of a set. name: of `stored_update`."""
+    return ComposedKernel(partial(_calls, update_of(name)), kernels)
 
-    def __init__(self, name: str, kernels: KernelSet) -> None:
-        self.update, self.kernels = update_of(name), kernels
 
-    def supports(self, specs: TensorSpecs, settings: Settings) -> bool:
-        """It can do every call that its set can do in float32."""
-        return True
-
-    def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
-        """Of the largest piece, and of the call that needs most."""
-        pieces = _Pieces(self.update, tuple(None if spec is None else unread(spec) for spec in specs), None)
-        forms = {piece.stop - piece.start: piece for piece in pieces.cuts}
-        calls = [call for cut in forms.values() for call in pieces.calls(cut, settings)]
-        return pieces.nbytes + max(self.kernels.scratch_bytes(*call) for call in calls)
-
-    def prepare(self, arrays: Arrays, scratch: Array | None, settings: Settings) -> Launch:
-        """Every piece counts on a copy, so that each sees the count before the step."""
-        pieces = _Pieces(self.update, arrays, scratch)
-        rest = None if scratch is None else scratch[pieces.nbytes :]
-        return in_order([*self._launches(pieces, rest, settings)])
-
-    def _launches(self, pieces: _Pieces, rest: Array | None, settings: Settings) -> Iterator[Launch]:
-        for cut in pieces.cuts:
-            yield partial(np.copyto, pieces.own_count, pieces.count)
-            for name, arrays, also in pieces.calls(cut, settings):
-                yield self.kernels.prepare(name, arrays, rest, also)
-        yield partial(np.copyto, pieces.count, pieces.own_count)
+def _calls(update: str, temporaries: Temporaries, *arrays: Any, **settings: Any) -> Iterator[InnerCall]:
+    """Every piece counts on a copy, so that each sees the count before the step."""
+    pieces = _Pieces(update, arrays, temporaries)
+    for cut in pieces.cuts:
+        yield InnerCall("copy", (pieces.count, pieces.own_count))
+        yield from pieces.calls(cut, settings)
+    yield InnerCall("copy", (pieces.own_count, pieces.count))
 
 
 class _Pieces:
-    """Divides one update into pieces. nbytes: scratch that all share; cuts: slices of the outermost axis in memory."""
+    """Divides one update into pieces. cuts: slices of the outermost axis in memory."""
 
-    def __init__(self, update: str, arrays: Arrays, scratch: Array | None) -> None:
+    def __init__(self, update: str, arrays: Arrays, temporaries: Temporaries) -> None:
         signature = SIGNATURES[update]
         self.update, self.arrays, self.error = update, arrays[:-1], arrays[-1]
         named = dict(zip(signature.tensors, arrays, strict=False))
@@ -75,11 +54,8 @@ class _Pieces:
         self.order = memory_order(value.shape, value.strides)
         self.axis = self.order[0] if self.order else 0
         self.cuts = self._cuts(signature.facts.by_elements) if value.ndim else [slice(0, 1)]
-        widest = self._of_value(value, self.cuts[0])
-        self.own_count = carved(scratch, 0, spec_of(count).without_gaps())
-        self.wide_at = aligned(self.own_count.nbytes)
-        self.scratch = scratch
-        self.nbytes = self.wide_at + aligned(widest.size * _WIDE.itemsize)
+        self.own_count = temporaries.array(count.shape, count.dtype)
+        self.wide = temporaries.array((prod(self._of_value(value, self.cuts[0]).shape),), _WIDE)
 
     def _cuts(self, by_elements: bool) -> list[slice]:
         extent, rows = self.value.shape[self.axis], PIECE * self.value.shape[self.axis] // max(self.value.size, 1)
@@ -89,22 +65,27 @@ class _Pieces:
         rows = max(rows, 1) if by_elements else max(extent, 1)
         return [slice(start, min(start + rows, extent)) for start in range(0, extent, rows)]
 
-    def calls(self, cut: slice, settings: Settings) -> Iterator[_Call]:
+    def calls(self, cut: slice, settings: Settings) -> Iterator[InnerCall]:
         """Of one piece."""
         value = self._of_value(self.value, cut)
         given = {name: setting for name, setting in settings.items() if name != "first"}
-        wide = carved(self.scratch, self.wide_at, spec_of(value).without_gaps(_WIDE))
+        wide = self._widened(value)
         error = None if self.error is None else self._of_value(self.error, cut)
-        yield ("copy", (value, wide), {}) if error is None else ("add_error", (value, error, wide), {})
-        yield self.update, tuple(self._of_update(array, cut, wide) for array in self.arrays), given
+        yield InnerCall("copy", (value, wide)) if error is None else InnerCall("add_error", (value, error, wide))
+        yield InnerCall(self.update, tuple(self._of_update(array, cut, wide) for array in self.arrays), given)
         if error is None:
             rows = cast(int, settings["first"]) + cut.start
             start = rows * (self.value.size // max(self.value.shape[self.axis], 1)) if value.ndim else 0
-            yield "round_by_chance", (wide, self.own_count, value), {"start": start}
+            yield InnerCall("round_by_chance", (wide, self.own_count, value), {"start": start})
         else:
-            yield "split_error", (wide, value, error), {}
+            yield InnerCall("split_error", (wide, value, error))
 
-    def _of_update(self, array: Array | None, cut: slice, wide: Array) -> Array | None:
+    def _widened(self, value: DeviceArray) -> DeviceArray:
+        """The temporary of a piece, its axes in memory in the order of the value's."""
+        ordered = self.wide[: prod(value.shape)].reshape([value.shape[axis] for axis in self.order])
+        return ordered.transpose(sorted(range(len(self.order)), key=self.order.__getitem__))
+
+    def _of_update(self, array: DeviceArray | None, cut: slice, wide: DeviceArray) -> DeviceArray | None:
         """What of an operand of the update goes with a piece."""
         if array is self.value:
             return wide
@@ -115,9 +96,9 @@ class _Pieces:
         blocks = Blocks.of(self.value.shape)
         return array if self.axis else array[cut.start // blocks.rows : blocks.groups(cut.stop)]
 
-    def _shares_extent(self, array: Array) -> bool:
+    def _shares_extent(self, array: DeviceArray) -> bool:
         """Whether it has as many elements as the value along the axis that is cut, as a mean of rows has."""
-        return array.ndim == self.value.ndim > 0 and array.shape[self.axis] == self.value.shape[self.axis]
+        return array.ndim == self.value.ndim > 0 and bool(array.shape[self.axis] == self.value.shape[self.axis])
 
-    def _of_value(self, array: Array, cut: slice) -> Array:
+    def _of_value(self, array: DeviceArray, cut: slice) -> DeviceArray:
         return array[(slice(None),) * self.axis + (cut,)] if array.ndim else array

@@ -32,7 +32,7 @@ from singa_lite.kernels.kernel_set import (
 from singa_lite.kernels.pieces import Arrays, cut_arrays, cut_specs, pieces
 from singa_lite.kernels.routine import in_order
 from singa_lite.kernels.specs import spec_of
-from singa_lite.kernels.stored_update import StoredUpdate
+from singa_lite.kernels.stored_update import stored_kernel
 from singa_lite.kernels.stored_weight import reads_weight, with_stored_weight
 from singa_lite.kernels.summed import SummedKernel, summed_pieces
 
@@ -65,7 +65,7 @@ class WideningSet(KernelSet):
         Values and weights that are stored in bfloat16 have kernels of their own.
         """
         if update_of(name):
-            return StoredUpdate(name, self)
+            return stored_kernel(name, self)
         if reads_weight(name, specs, settings):
             return with_stored_weight(name, self)
         if not _narrow(name, specs) or self._takes(name, specs, settings):

@@ -36,7 +36,7 @@ class LayerGraph:
     ) -> None:
         self.device = devices.get(device)
         self.dtype = _float_dtype(dtype)
-        stored_parameters.check("FeedForwardNet parameter_dtype", parameter_dtype, self.dtype, self.device)
+        stored_parameters.check("FeedForwardNet parameter_dtype", parameter_dtype, self.dtype)
         self.parameter_dtype = parameter_dtype
         self.freeze: Freeze = None
         self.seed = self.device.next_seed() if seed is None else integer("seed of the net", seed, 0, 2**64 - 1)

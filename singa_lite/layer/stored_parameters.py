@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from singa_lite.common.array_types import DType
 from singa_lite.common.checks import check_choice, is_bfloat16, narrow_dtype
-from singa_lite.common.errors import DeviceError
-from singa_lite.device import Device
 from singa_lite.layer import initializer
 from singa_lite.tensor import Tensor, empty
 from singa_lite.tensor.making import store_as
@@ -22,15 +20,13 @@ _ONE_KERNEL = (initializer.Constant, initializer.Uniform, initializer.Normal, in
 _ROUNDING = tuple(kind.__call__ for kind in _ONE_KERNEL)
 
 
-def check(where: str, name: str | None, dtype: DType, device: Device) -> None:
-    """ValueError, ImportError or DeviceError where a net cannot store parameters so. name: None: in the net's dtype."""
+def check(where: str, name: str | None, dtype: DType) -> None:
+    """ValueError or ImportError where a net cannot store parameters so. name: None: in the net's dtype."""
     if name is None or check_choice(where, name, PARAMETER_DTYPES) == "float32":
         return
     narrow_dtype(where, name)
     if dtype != np.float32:
         raise ValueError(f"{where}={name!r}: wanted a net in float32, received one in {dtype}")
-    if device.runtime.is_asynchronous:
-        raise DeviceError(f"{where}={name!r}: wanted a net on a CPU, received device {device.name}")
 
 
 def dtype_of(ndim: int, name: str | None, dtype: DType) -> DType:

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from singa_lite.common.checks import names
 from singa_lite.common.errors import GraphError
 from singa_lite.device import Device
-from singa_lite.layer import stored_parameters
 from singa_lite.layer.layer import Layer, Node
 from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.layer.topology import Source
@@ -183,5 +182,3 @@ def _check(net: TrainedNet, to: Device) -> None:
         net.trainer.ranks.ranks.check_device("to_device", to)
     how = net.trainer.steps.how
     check_device(how, to, "to_device")
-    stored_as = how.parameter_dtype or net.parameter_dtype
-    stored_parameters.check("to_device beside parameter_dtype", stored_as, net.dtype, to)

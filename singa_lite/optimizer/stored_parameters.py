@@ -53,21 +53,30 @@ def begin_state(state: Mapping[str, Tensor], value: Tensor, name: str | None, ro
         with count.device.first_values():
             count.copy_from_numpy(np.array([0, rounding.seed % 2**64, stream], np.uint64).view(np.int64))
     if ERROR in state and not value.device.is_abstract:
-        _spread(cast(Array, state[ERROR].array), cast(Array, value.array), stream)
+        _spread(state[ERROR], value, stream)
 
 
-def _spread(error: Array, value: Array, stream: int) -> None:
-    """Gives each element an error by its place, some rows at a time. A zero keeps 0: no bits lie below its own."""
+def _spread(error: Tensor, value: Tensor, stream: int) -> None:
+    """Gives each element an error by its place, some rows at a time. A zero keeps 0: no bits lie below its own.
+
+    Values are read past a recording, which has updated none of them: they have no state yet.
+    """
     columns = max(prod(error.shape[1:]), 1)
     rows = max(1, _TOGETHER // columns)
-    for start in range(0, len(error), rows):
-        part = error[start : start + rows]
-        mixed = np.arange(part.size, dtype=np.uint32) + np.uint32((start * columns + stream) % 2**32)
+    for start in range(0, error.shape[0], rows):
+        part, values = (_rows(tensor, start, min(start + rows, error.shape[0])) for tensor in (error, value))
+        mixed = np.arange(prod(part.shape), dtype=np.uint32) + np.uint32((start * columns + stream) % 2**32)
         for shift, factor in ((16, 0x9E3779B1), (15, 0x85EBCA6B)):
             mixed ^= mixed >> np.uint32(shift)
             mixed *= np.uint32(factor)
-        part[...] = (mixed >> np.uint32(24)).astype(np.uint8).view(np.int8).reshape(part.shape)
-        part[value[start : start + rows] == 0] = 0
+        spread = (mixed >> np.uint32(24)).astype(np.uint8).view(np.int8).reshape(part.shape)
+        spread[device_of(value).runtime.read(cast(Array, values.array)) == 0] = 0
+        part.copy_from_numpy(spread)
+
+
+def _rows(tensor: Tensor, start: int, stop: int) -> Tensor:
+    """A view of some of them."""
+    return tensor.view((stop - start, *tensor.shape[1:]), tensor.strides, start * tensor.strides[0])
 
 
 def check(optimizer: Stepping, rounding: Rounding) -> None:

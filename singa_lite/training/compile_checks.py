@@ -74,10 +74,10 @@ def compiled(
 
 
 def check_stored(settings: Settings, optimizer: Optimizer, layers: LayerGraph) -> None:
-    """ValueError, ImportError or DeviceError where parameters cannot be stored as `parameter_dtype` says."""
+    """ValueError or ImportError where parameters cannot be stored as `parameter_dtype` says."""
     stored_parameters.check(optimizer, settings.rounding_of(layers.seed))
     where, name = "compile parameter_dtype", settings.parameter_dtype
-    stored.check(where, name, layers.dtype, layers.device)
+    stored.check(where, name, layers.dtype)
     ranks = settings.parallel
     if name == "bfloat16" and ranks is not None and ranks.size > 1 and ranks.shard is not None:
         raise ValueError(f"{where}={name!r}: wanted whole state on each process, received shard={ranks.shard!r}")

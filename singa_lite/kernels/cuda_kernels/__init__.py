@@ -26,13 +26,16 @@ from singa_lite.kernels.cuda_kernels import (
     reduction,
     rows,
     softmax,
+    stored_value,
     update,
     updates,
 )
 from singa_lite.kernels.cuda_kernels.attention import Attention
 from singa_lite.kernels.cuda_kernels.copies import mixed
 from singa_lite.kernels.cuda_kernels.routine import CudaKernel, Loader, Routine
+from singa_lite.kernels.interface import stored_update
 from singa_lite.kernels.kernel_set import Kernel, KernelSet
+from singa_lite.kernels.stored_update import stored_kernel
 
 #: Channels innermost: what cuDNN is fastest with.
 LAYOUTS = {"image": (0, 2, 3, 1), "filters": (0, 2, 3, 1)}
@@ -45,6 +48,7 @@ ELEMENTS = {
     **pooling.KERNELS,
     **quantized.KERNELS,
     **random.KERNELS,
+    **stored_value.KERNELS,
     **update.KERNELS,
 }
 SUMS = {
@@ -106,6 +110,7 @@ def _composed(kernels: KernelSet, loader: Loader) -> dict[str, Kernel]:
         **quantized_product.products(kernels, TILE_BYTES),
         **Attention(kernels, loader).kernels,
         **recurrent.kernels(kernels, loader),
+        **{name: stored_kernel(name, kernels) for name in map(stored_update, update.RULES)},
     }
 
 

@@ -3,8 +3,9 @@
     y16 = linear(x16, weight32, bias32)   ->   scratch16 = weight32;  y16 = linear(x16, scratch16, ...)
 
 Builders that want one dtype are given one. Products are done in 16 bits, for which GPUs have their fastest units: all
-of them add up in float32. All others are done in float32, so that statistics lose nothing. Builders that want C order
-get copies of operands with gaps, or in another order of axes.
+of them add up in float32. But where a weight alone has 16 bits, activations are not rounded: it is widened. All others
+are done in float32, so that statistics lose nothing. Builders that want C order get copies of operands with gaps, or in
+another order of axes.
 """
 
 from __future__ import annotations
@@ -62,6 +63,10 @@ def _conversions(call: Call, in_float32: bool) -> Iterator[_Copies]:
     given = {spec.dtype for spec in call.operands.values()}
     halves = [dtype for dtype in given if dtype.name in HALVES]
     if len(halves) != 1 or _WIDE not in given:
+        return
+    narrow = [name for name, spec in call.operands.items() if spec.dtype == halves[0]]
+    if narrow in (["weight"], ["b"]) and not call.settings.get("transpose_a"):
+        yield {narrow[0]: _dense_like(call[narrow[0]], _WIDE)}
         return
     if SIGNATURES[call.kernel].facts.multiplies:
         yield _narrowed(call, halves[0], results=False)
