@@ -34,7 +34,7 @@ def attention(context: Context) -> Values:
             sides = [({"by": by}, machine, machine.on.kernels, TILES[0])] if by != "own" else []
             sides += [({"by": "own", "tile, MiB": tile}, machine, machine.own_set(), tile) for tile in TILES]
             varying = context.varying_machine
-            if by == "own" and precision != "float32":
+            if call.kernel == "attention_derivative" and by != "own":
                 sides += [({"by": "what may vary from run to run"}, varying, varying.on.kernels, TILES[0])]
             for names, of, kernels, tile in sides:
                 names = named | names

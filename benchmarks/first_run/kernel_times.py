@@ -136,7 +136,8 @@ def _bound(on: Any, kernels: KernelSet, call: Timed, array: Any, ids: Draw) -> A
         made = array(span + spec.dtype.itemsize, spec.shape, spec.dtype, spec.strides)
         on.runtime.write(made, _values(spec, position, ids))
         arrays.append(made)
-    nbytes = kernels.scratch_bytes(call.kernel, call.specs, call.settings)
+    of_call = call.kernel, call.specs, call.settings
+    nbytes = max([kernels.scratch_bytes(*of_call), *kernels.scratch_levels(*of_call)])
     scratch = array(nbytes, (nbytes,), np.dtype(np.uint8), (1,)) if nbytes else None
     return kernels.prepare(call.kernel, tuple(arrays), scratch, call.settings)
 

@@ -108,6 +108,43 @@ class ComposedKernel:
                 yield kernel.prepare(operands, scratch, settings)
 
 
+class FasterWithScratch:
+    """A kernel that is done in a faster way where its scratch suffices for that, and so says levels of it.
+
+    fast: does those calls that it supports; thrifty: does them too, which takes more time. A call is planned for the
+    fast way where that wants no more scratch than the other, or than the bytes of the call's own tensors.
+    """
+
+    def __init__(self, fast: Kernel, thrifty: Kernel) -> None:
+        self.fast, self.thrifty = fast, thrifty
+
+    def supports(self, specs: TensorSpecs, settings: Settings) -> bool:
+        """Whether there is the fast way."""
+        return self.fast.supports(specs, settings)
+
+    def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
+        """Of the way that a call is planned for; it may be given more or fewer bytes by its `levels`."""
+        fast, thrifty = self._both(specs, settings)
+        own = sum(spec.size * spec.dtype.itemsize for spec in specs if spec is not None)
+        return fast if fast <= max(thrifty, own) else thrifty
+
+    def levels(self, specs: TensorSpecs, settings: Settings) -> tuple[int, ...]:
+        """Of both ways; () where the fast one wants no more."""
+        fast, thrifty = self._both(specs, settings)
+        return (thrifty, fast) if thrifty < fast else ()
+
+    def prepare(
+        self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings
+    ) -> Launch:
+        """Bind the call in the best way that its scratch allows."""
+        there = 0 if scratch is None else scratch.nbytes
+        is_enough = there >= self.fast.scratch_bytes(specs_of(arrays), settings)
+        return (self.fast if is_enough else self.thrifty).prepare(arrays, scratch, settings)
+
+    def _both(self, specs: TensorSpecs, settings: Settings) -> tuple[int, int]:
+        return self.fast.scratch_bytes(specs, settings), self.thrifty.scratch_bytes(specs, settings)
+
+
 def product(
     a: DeviceArray,
     b: DeviceArray,

@@ -5,6 +5,7 @@ What of it breaks or is refused, halves, and operands that are aligned less, are
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,17 @@ import pytest
 from test_convolution import SETTINGS, Setting, tensors
 
 from host_kernels import OverNumPy
-from host_libraries import convolutions, missing
+from host_libraries import TYPES, convolutions, missing
 from host_loader import HostLoader, missing_to_run
 from kernel_case import garbage, run
-from layouts import PAIRS, c_order, channels_last, check, image, piece_of_channels_last, serves
+from layouts import PAIRS, c_order, channels_last, check, piece_of_channels_last, serves
+from singa_lite.common.strides import laid_out
 from singa_lite.kernels.built import of_specs
 from singa_lite.kernels.cuda_kernels import depthwise
-from singa_lite.kernels.cuda_kernels.libraries.cudnn_call import GENERIC, Plan
+from singa_lite.kernels.cuda_kernels.libraries import cudnn_plan
+from singa_lite.kernels.cuda_kernels.libraries.cudnn_call import GENERIC, Plan, engine_of
 from singa_lite.kernels.cuda_kernels.libraries.cudnn_convolution import Convolutions
+from singa_lite.kernels.cuda_kernels.libraries.cudnn_wrong_engines import wrong_engines
 from singa_lite.kernels.cuda_kernels.routine import CudaKernel
 from singa_lite.kernels.kernel_set import TensorSpec
 
@@ -95,10 +99,16 @@ def checked(cudnn: OverNumPy, name: str, operands: list[Any], settings: dict[str
         check(cudnn, name, operands, settings, LONG_SUM)
 
 
-def specs(setting: Setting, direction: str, dtype: str = "float32") -> tuple[str, list[Any], dict[str, Any]]:
-    """As `calls`, specs without memory."""
+def specs(
+    setting: Setting, direction: str, dtype: str = "float32", like: Any = channels_last
+) -> tuple[str, list[Any], dict[str, Any]]:
+    """As `calls`, specs without memory. like: the layout of all tensors."""
     name = calls(PLAIN)[direction][0]
-    x, weight, y = (image(*shape, dtype=dtype) for shape in (setting.x, setting.weight, setting.y))
+    order = range(4) if like is c_order else (0, 2, 3, 1)
+    x, weight, y = (
+        TensorSpec(shape, np.dtype(dtype), laid_out(shape, order, np.dtype(dtype).itemsize))
+        for shape in (setting.x, setting.weight, setting.y)
+    )
     bias = TensorSpec((setting.filters,), x.dtype, (x.dtype.itemsize,))
     fused = {"activation": "relu"} if "relu" in direction else {}
     operands = {
@@ -115,7 +125,7 @@ def levels(setting: Setting = LARGE, dtype: str = "float32", **knobs: Any) -> li
 
 
 def is_generic(plan: Plan) -> bool:
-    return plan.engine.split("_")[0] == GENERIC
+    return engine_of(plan.engine) == GENERIC
 
 
 def test_workspaces_keep_to_their_limit():
@@ -141,6 +151,47 @@ def test_more_workspace_is_a_better_engine(tf32):
         assert (call.scratch_bytes > 0) == (tf32 or direction == "derivative"), "for tensor cores, or not to be generic"
         with pytest.raises(ValueError, match="-1"):
             call.plan_within(-1)
+
+
+#: Engines that read outside their tensors where paddings are unequal: of gradients by filters.
+READ_OUTSIDE = {"eng1", "eng18", "eng20"}
+
+
+def read_off(kernel: str, is_unequal: bool, in_c_order: bool, dtype: str) -> set[str]:
+    """The engines that were wrong on a GPU."""
+    rows = [
+        ("conv2d_gradient", is_unequal, READ_OUTSIDE),
+        ("conv2d_gradient", in_c_order and dtype in ("float16", "bfloat16"), {"eng70"}),
+        ("conv2d_derivative", in_c_order and dtype in ("float16", "bfloat16"), {"eng78"}),
+        ("conv2d_derivative", is_unequal and dtype == "float32", {"eng50"}),
+    ]
+    return {engine for name, is_so, engines in rows if name == kernel and is_so for engine in engines}
+
+
+@pytest.mark.parametrize("dtype", [np.dtype(TYPES[name]).name for name in TYPES])
+def test_engines_that_are_wrong_are_in_no_plan(dtype):
+    """At whatever workspace; and each of those calls has a plan, which is one of the others."""
+    chosen = set()
+    for pad, in_c_order in product([(1, 1, 1, 1), (0, 1, 0, 1), (1, 1, 1, 0)], (False, True)):
+        setting = Setting((4, 16, 13, 15), 24, (3, 3), pad=pad)
+        for knobs, direction in product(({}, {"deterministic": False}, {"allow_tf32": True}), DIRECTIONS):
+            made = convolutions(**knobs)
+            name, operands, settings = specs(setting, direction, dtype, c_order if in_c_order else channels_last)
+            for plan in of_specs(name, made.builders[name])(*operands, **settings).steps[0].call.plans:
+                banned = read_off(name, pad != (1, 1, 1, 1), in_c_order, dtype)
+                assert set(wrong_engines(plan.graph, dtype)) == banned
+                assert engine_of(plan.engine) not in banned
+                chosen |= {engine_of(plan.engine)} if name == "conv2d_gradient" else set()
+    assert chosen & READ_OUTSIDE, "where paddings are equal they are as good as others"
+
+
+def test_an_engine_is_left_out_by_its_whole_name(monkeypatch):
+    """The library's own list of engines to leave out takes eng10 for eng1."""
+    monkeypatch.setattr(cudnn_plan, "wrong_engines", lambda graph, dtype: ["eng1", "eng4"])
+    name, operands, settings = specs(LARGE, "gradient", "bfloat16")
+    made = convolutions()
+    plans = of_specs(name, made.builders[name])(*operands, **settings).steps[0].call.plans
+    assert {"eng10", "eng49"} <= {engine_of(plan.engine) for plan in plans}
 
 
 def test_depthwise_convolutions_of_32_bits_are_left_to_our_kernels(cudnn):

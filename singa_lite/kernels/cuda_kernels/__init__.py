@@ -8,6 +8,7 @@ from functools import partial
 from singa_lite.kernels import low_rank_product, quantized_product
 from singa_lite.kernels.built import CallBuilder, of_specs
 from singa_lite.kernels.call import Call
+from singa_lite.kernels.composed import FasterWithScratch
 from singa_lite.kernels.cuda_kernels import (
     batch_norm,
     cached_attention,
@@ -98,7 +99,10 @@ def cuda(
     names = {name for library in libraries for name in library}
     theirs = {name: _first_of([library[name] for library in libraries if name in library]) for name in sorted(names)}
     found = made(_kernels(theirs, loader, in_float32=False), own, fusions={*fusions, *elementwise.FUSIONS})
-    own.kernels |= _composed(found, loader)
+    composed = _composed(found, loader)
+    own.kernels |= composed
+    both = composed.keys() & found.kernels.keys()
+    found.kernels |= {name: FasterWithScratch(found.kernels[name], composed[name]) for name in sorted(both)}
     found.has_levels = True
     return found
 

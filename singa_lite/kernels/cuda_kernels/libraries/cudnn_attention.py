@@ -2,8 +2,8 @@
 
 Tensors are (n, t, heads, size) in memory; the library is told (n, heads, t, size) with the strides that this makes.
 What the library cannot do as the interface has it is left to others: masks, first keys, and dropout, whose numbers
-would be the library's own. So is a derivative with all scores in its workspace, as the engines for a Hopper that give
-equal bits each time have them: what a call may want is linear in the lengths.
+would be the library's own. What a call may want is linear in the lengths, but for derivatives that have equal bits each
+time: engines for a Hopper have all scores in their workspace, and do a call where the plan of memory has room for that.
 """
 
 from __future__ import annotations
@@ -30,8 +30,11 @@ from singa_lite.kernels.routine import Row, Temporary
 
 #: Sizes of a head that engines for derivatives are made for: multiples of so many elements, which are 16 bytes.
 VECTOR, MOST = 8, 128
-#: Bytes of workspace that an engine may want beside sums that are linear in the lengths.
+#: Bytes of workspace that an engine may want beside scores and sums that are linear in the lengths.
 FURTHER = 1 << 20
+
+#: Rows and keys of the library's tiles, at most.
+TILE = 128
 
 _TIME_FIRST, _HEADS_FIRST = (0, 1, 2, 3), (0, 2, 1, 3)
 
@@ -72,7 +75,8 @@ class Attention:
             for name, result in zip(("dq", "dk", "dv"), results, strict=True):
                 tensors[name].write(result)
 
-        return self._routine(draw, call, _linear_bytes(call) + FURTHER) if tensors else None
+        scores = _score_bytes(call) if self.deterministic else 0
+        return self._routine(draw, call, scores + _linear_bytes(call) + FURTHER) if tensors else None
 
     def _routine(self, draw: Draw, call: Call, limit: int) -> Routine | None:
         planned = self.planner.call_within(draw, call["q"].dtype.name, limit)
@@ -130,6 +134,12 @@ def _linear_bytes(call: Call) -> int:
     q, k = call["q"], call["k"]
     of_each_head = 0 if q.shape[2] == k.shape[2] else 2 * k.dtype.itemsize * k.size // k.shape[2] * q.shape[2]
     return 4 * q.size + of_each_head + 4 * call["lse"].size
+
+
+def _score_bytes(call: Call) -> int:
+    """Of one number of 16 bits for each row and key of each head, both rounded up to whole tiles of the library."""
+    rows, keys = (-(-call[name].shape[1] // TILE) * TILE for name in ("q", "k"))
+    return call["q"].dtype.itemsize * call["lse"].size // call["q"].shape[1] * rows * keys
 
 
 # ---- results over operands

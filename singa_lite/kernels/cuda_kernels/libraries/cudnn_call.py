@@ -39,6 +39,11 @@ class Plan(NamedTuple):
     engine: str
 
 
+def engine_of(plan: str) -> str:
+    """The engine in a plan's name, which goes on with the engine's knobs."""
+    return plan.split("_")[0]
+
+
 class EngineConditions(NamedTuple):
     """Conditions on an engine. limit: bytes of workspace; tensor_cores: it must use them; generic: it may be that one.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from singa_lite.kernels.cuda_kernels.libraries.cudnn_call import (
@@ -13,9 +13,11 @@ from singa_lite.kernels.cuda_kernels.libraries.cudnn_call import (
     Executor,
     Plan,
     PlannedCall,
+    engine_of,
 )
 from singa_lite.kernels.cuda_kernels.libraries.cudnn_library import Graph, Target, frontend
 from singa_lite.kernels.cuda_kernels.libraries.cudnn_tensor import DTYPES
+from singa_lite.kernels.cuda_kernels.libraries.cudnn_wrong_engines import wrong_engines
 from singa_lite.kernels.cuda_kernels.routine import LibraryCall
 
 #: Engines of one kind among which a plan of memory chooses, at most: each takes some milliseconds to ask for.
@@ -111,12 +113,11 @@ class Planner:
             graph.deselect_numeric_notes([getattr(cudnn.numerical_note, name) for name in self._banned(dtype)])
             if wish.tensor_cores:
                 graph.select_numeric_notes([cudnn.numerical_note.TENSOR_CORE])
-            if not wish.generic:
-                graph.deselect_engines([GENERIC])
             graph.deselect_workspace_greater_than(wish.limit)
         except cudnn.cudnnGraphNotSupportedError:
             return None
-        number = _build(graph, candidates, wish.limit)
+        left_out = {*wrong_engines(graph, dtype), *([] if wish.generic else [GENERIC])}
+        number = _build(graph, candidates, wish.limit, left_out)
         if number is None:
             return None
         return Plan(graph, graph.get_workspace_size(), candidates, graph.get_plan_name_at_index(number))
@@ -141,8 +142,10 @@ class Planner:
         return notes
 
 
-def _build(graph: Graph, candidates: int, limit: int) -> int | None:
+def _build(graph: Graph, candidates: int, limit: int, left_out: Collection[str]) -> int | None:
     """Make the first plan of the list that can be made and wants no more workspace; its number, None where none can.
+
+    left_out: engines that it may not be. The frontend's own list of these leaves out all whose names begin so.
 
     The workspace of a plan is the engine's, by which the library's list is filtered, and what the frontend adds to it.
     By index, as the frontend's own loop ends at the first engine that fails otherwise than by declining. Plans that
@@ -150,6 +153,8 @@ def _build(graph: Graph, candidates: int, limit: int) -> int | None:
     """
     broken = ""
     for number in range(candidates):
+        if engine_of(graph.get_plan_name_at_index(number)) in left_out:
+            continue
         try:
             graph.build_plan_at_index(number)
             if graph.get_workspace_size() <= limit:
