@@ -112,6 +112,20 @@ def test_a_budget_below_takes_slower_engines_and_above_it_better_ones():
     assert GENERIC in engines
 
 
+@pytest.mark.nightly
+def test_a_budget_is_kept_by_repeats_rather_than_by_generic_engines():
+    """On a GPU ten of these made the step of ResNet-50 five times as long."""
+    on = planned_device()
+    with benchmark_modules() as load:
+        net = load("nets").entry("resnet50").build(on, init=0.0)
+    net.compile(optimizer.SGD(lr=0.1, momentum=0.9), precision="bfloat16")
+    budget = int(0.4 * net.plan_batch(32, samples=32).total_bytes)
+    tight = net.plan_batch(32, samples=32, memory_budget=budget)
+    engines = {one.engine.split("_")[0] for one in planned_convolutions(on, tight) if one.call is not None}
+    assert GENERIC not in engines
+    assert any(instruction.repeats is not None for instruction in tight.placed.planned.instructions)
+
+
 #: The usual run counts in the small ones.
 COUNTED_STEPS = [
     pytest.param(net, precision, marks=() if net in ("lenet", "mobilenet_v2") else pytest.mark.nightly)

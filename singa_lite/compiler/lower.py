@@ -88,12 +88,19 @@ class Lowering:
     def within(self, limit: int) -> Placed:
         """The plan of an arena of at most `limit` bytes. LimitError as for `lower`.
 
-        Calls that do with less scratch, by slower engines, are planned with the least of it where that is wanted; then
-        all such calls get what there is room for.
+        Calls that do with less scratch, by slower engines, are planned with the least of it only where the limit is not
+        kept otherwise: such an engine may take twenty times as long. Then they get what there is room for.
         """
         with collector_paused():
-            frugal = self if self._keeps(limit) else self._thrifty or self
-            return with_workspaces(frugal._limited_plan(limit), limit)
+            return with_workspaces(self._within(limit), limit)
+
+    def _within(self, limit: int) -> Placed:
+        try:
+            return self._limited_plan(limit)
+        except LimitError:
+            if self._thrifty is None:
+                raise
+        return self._thrifty._limited_plan(limit)
 
     def free_within(self, limit: int) -> Placed | None:
         """The plan without a limit, where it keeps this one; it is made only where its floor may come within."""
