@@ -9,7 +9,7 @@ import numpy as np
 from singa_lite.kernels.built import CallBuilder
 from singa_lite.kernels.call import Call
 from singa_lite.kernels.cuda_kernels.copies import without_gaps
-from singa_lite.kernels.cuda_kernels.routine import Routine, Types, blocks, integer, warps
+from singa_lite.kernels.cuda_kernels.routine import Argument, Routine, Types, blocks, integer, warps
 from singa_lite.kernels.cuda_kernels.rows import types_of_rows
 from singa_lite.kernels.cuda_kernels.source import computed
 from singa_lite.kernels.interface.update import SgdHyper
@@ -52,8 +52,8 @@ def _sgd_rows(call: Call) -> Routine | None:
     routine = Routine().launch(FILE, "count_up", count, types=types, grid=1, block=1)
     sorted_ids = _sorted_by_row(routine, call, value, np.int64(0), types)
     settings = *map(np.int64, value.shape), np.float64(cast(SgdHyper, call.settings["hyper"]).lr_mult)
-    arguments, grid = (*sorted_ids, dy, rate, value, *settings), _warps(*value.shape)
-    return routine.launch(FILE, "sgd_rows", *arguments, types=types, grid=grid)
+    arguments: tuple[Argument, ...] = *sorted_ids, dy, rate, value, *settings
+    return routine.launch(FILE, "sgd_rows", *arguments, types=types, grid=_warps(*value.shape))
 
 
 def _sorted_by_row(
