@@ -101,7 +101,7 @@ extern "C" __global__ void __launch_bounds__(1024) cross_entropy_of_ids_derivati
     const C factor = id >= 0 ? C(dlosses[position.at[3]]) / C(positions) : nan();
     each_class(
         position, {classes.steps[0], classes.steps[1], 1},
-        [=](C& dx, C p, int64 c) {
+        [=](auto& dx, C p, int64 c) {
             dx = factor == C(0) ? C(0) : factor * (p - (c == id ? C(1) : C(0))); // where p is NaN too
         },
         out(dx + position.at[0]), in(p + position.at[1]), Index());
@@ -117,7 +117,7 @@ extern "C" __global__ void __launch_bounds__(1024) cross_entropy_of_rows_derivat
     const C factor = position.inside ? C(dlosses[position.at[3]]) / C(positions) : C(0);
     each_class(
         position, {classes.steps[0], classes.steps[1], classes.steps[2]},
-        [=](C& dx, C p, typename Held<S>::type share) {
+        [=](auto& dx, C p, typename Held<S>::type share) {
             dx = factor == C(0) ? C(0) : factor * (p - C(share) / weight);
         },
         out(dx + position.at[0]), in(p + position.at[1]), weights);
