@@ -69,11 +69,11 @@ def softmax_derivative(shape: Shape, axis: int) -> Case:
     return Case(build)
 
 
-def embedding_gradient(name: str, places: int, features: int) -> Case:
-    """ids, dy, gradient."""
+def embedding_gradient(name: str, places: int, features: int, most: int = 71) -> Case:
+    """ids below `most`, dy, gradient."""
 
     def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> tuple[Tensors, dict[str, Any]]:
-        ids, dy = rng.integers(0, 71, places), pointwise.normal(rng, (places, features), dtype)
+        ids, dy = rng.integers(0, most, places), pointwise.normal(rng, (places, features), dtype)
         adds = name.endswith("_add")
         gradient = pointwise.normal(rng, (60, features), dtype) if adds else garbage((60, features), dtype)
         return [ids, dy, gradient], {"first": 7, "padding": -1 if adds else 11}
@@ -158,6 +158,12 @@ FURTHER: dict[str, Case] = {
     **{f"softmax:columns {n}": fixed((n, 7), (n, 7), axis=0) for n in LENGTHS},
     **{f"softmax_derivative:rows {n}": softmax_derivative((3, n), 1) for n in LENGTHS},
     **{f"softmax_derivative:columns {n}": softmax_derivative((2, n, 7), 1) for n in LENGTHS},
+    **{
+        f"softmax_cross_entropy{end}:{n} classes of {np.dtype(target)}": build(((2, n), (2, n)), target)
+        for end, build in (("", pointwise.class_loss), ("_derivative", pointwise.class_loss_derivative))
+        for n in (2051, 8194)
+        for target in ("i8", "f4")
+    },
     **{f"softmax:images {a}": fixed((3, 8, 4, 12), (3, 8, 4, 12), axis=a) for a in range(4)},
     **{f"softmax_derivative:images {a}": softmax_derivative((2, 5, 7, 3), a) for a in range(4)},
     "quantized_linear:rows": by_blocks(back=False),
@@ -211,6 +217,8 @@ FURTHER: dict[str, Case] = {
         for name in ("embedding_gradient", "embedding_gradient_add")
         for places, features in ((1, 5), (255, 5), (256, 31), (257, 129), (768, 5), (1283, 300), (4097, 5))
     },
+    "embedding_gradient:long runs": embedding_gradient("embedding_gradient", 700, 131, 10),
+    "embedding_gradient_add:long runs": embedding_gradient("embedding_gradient_add", 700, 5, 10),
     **{
         f"{name}:{s} {mask}": recurrent(name, without, (s, s), mask, last=s[0] == 3, **further)
         for name in sorted(key for key in SIGNATURES if key.removesuffix("_derivative") in GATES)

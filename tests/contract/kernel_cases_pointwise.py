@@ -172,7 +172,7 @@ def targets(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> np.
 
 def probabilities(x: np.ndarray) -> np.ndarray:
     """An output of softmax along axis 1."""
-    powers = np.exp(x)
+    powers = np.exp(x.astype("f8"))  # of float16, the sum may be too large for it
     return (powers / powers.sum(axis=1, keepdims=True)).astype(x.dtype)
 
 

@@ -81,7 +81,7 @@ def test_losses_probabilities_and_derivatives(kernels: KernelSet, shape):
             check_both(kernels, x, target)
 
 
-@of_each((64, 10))
+@of_each((64, 10), (3, 2100))
 @pytest.mark.parametrize("bad", [NAN, INF], ids=["nan", "infinity"])
 def test_nan_and_infinity_make_their_row_nan_and_no_other(kernels: KernelSet, shape, bad):
     x, rest = scores(shape), (0,) * (len(shape) - 2)
@@ -97,7 +97,7 @@ def test_nan_and_infinity_make_their_row_nan_and_no_other(kernels: KernelSet, sh
     np.testing.assert_array_equal(np.isnan(losses), np.arange(shape[0]) == 1)
 
 
-@of_each((64, 10))
+@of_each((64, 10), (3, 2100))
 def test_classes_ruled_out_by_minus_infinity_have_no_probability(kernels: KernelSet, shape):
     x = scores(shape)
     x[:, 3] = -INF
@@ -160,7 +160,7 @@ def test_large_scores_and_weights_do_not_overflow(kernels: KernelSet):
     np.testing.assert_array_equal(p[3], [1, 0, 0])
 
 
-@of_each((64, 10))
+@of_each((64, 10), (3, 2100))
 def test_samples_without_a_weight_have_no_derivative_whatever_their_scores_are(kernels: KernelSet, shape):
     p, dlosses = scores(shape), np.ones(shape[0], np.float32)
     p[1], dlosses[1:3] = NAN, 0

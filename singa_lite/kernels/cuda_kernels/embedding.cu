@@ -7,6 +7,8 @@
 
 // Keys of a run that sort_tiles sorts.
 #define TILE 256
+// Keys of a piece. Pieces whose keys are all of one row are summed apart, so that many warps share a long run of a row.
+#define PIECE 64
 // Features that one warp sums at a time: COLUMNS for each lane, so that their loads overlap.
 #define COLUMNS 4
 #define NO_ROW 0xffffffffull
@@ -63,50 +65,79 @@ extern "C" __global__ void find_rows(const uint64* keys, int64* starts, int64 pl
     EACH(int64, row, rows + 1) starts[row] = lower_bound(keys, 0, places, (uint64)row << 32);
 }
 
-// body(row, feature, sum) for each row that occurs, or for every row, and each of its features. A warp takes one row and
-// LANES * COLUMNS features of it.
-template <class Body>
-__device__ inline void sum_rows(const uint64* keys, const int64* starts, const T* dy, int64 rows, int64 features,
-                                bool every, Body body) {
-    const int64 width = LANES * COLUMNS, chunks = (features + width - 1) / width;
-    for (int64 item = warp_index(); item < rows * chunks; item += (int64)gridDim.x * (THREADS / LANES)) {
-        const int64 row = item / chunks, from = item % chunks * width + threadIdx.x % LANES;
-        const int64 first = starts[row], end = starts[row + 1];
-        if (first == end && !every) continue;
-        C sums[COLUMNS] = {};
-        for (int64 i = first; i < end; ++i) {
-            const T* const own = dy + (int64)(keys[i] & 0xffffffffull) * features;
-#pragma unroll
-            for (int k = 0; k < COLUMNS; ++k)
-                if (from + k * LANES < features) sums[k] += C(own[from + k * LANES]);
-        }
+// A lane's sums of features from `from` on, LANES apart.
+struct Sums {
+    int64 features, from;
+    C of[COLUMNS];
+
+    // f(feature, its sum) for each of them.
+    template <class F> __device__ inline void each(F f) {
 #pragma unroll
         for (int k = 0; k < COLUMNS; ++k)
-            if (from + k * LANES < features) body(row, from + k * LANES, sums[k]);
+            if (from + k * LANES < features) f(from + k * LANES, of[k]);
     }
+    // Adds rows first to end - 1 that at(index) has; their loads overlap.
+    template <class At> __device__ inline void add(int64 first, int64 end, At at) {
+#pragma unroll 4
+        for (int64 i = first; i < end; ++i) {
+            const auto* const own = at(i);
+            each([=](int64 feature, C& sum) { sum += C(own[feature]); });
+        }
+    }
+    // Adds the places of keys first to end - 1.
+    __device__ inline void add_keys(const uint64* keys, const T* dy, int64 first, int64 end) {
+        add(first, end, [=](int64 i) { return dy + (int64)(keys[i] & 0xffffffffull) * features; });
+    }
+};
+
+// body(item, sums) for each item, such as a row, and LANES * COLUMNS of its features at a time: a warp's work.
+template <class Body> __device__ inline void each_item(int64 items, int64 features, Body body) {
+    const int64 width = LANES * COLUMNS, chunks = (features + width - 1) / width;
+    for (int64 i = warp_index(); i < items * chunks; i += (int64)gridDim.x * (THREADS / LANES))
+        body(i / chunks, Sums{features, i % chunks * width + threadIdx.x % LANES, {}});
 }
 
-extern "C" __global__ void embedding_gradient(const uint64* keys, const int64* starts, const T* dy, T* dweight,
-                                              int64 rows, int64 features) {
-    sum_rows(keys, starts, dy, rows, features, true,
-             [=](int64 row, int64 feature, C sum) { dweight[row * features + feature] = T(sum); });
-}
-
-extern "C" __global__ void embedding_gradient_add(const uint64* keys, const int64* starts, const T* dy, T* dweight,
-                                                  int64 rows, int64 features) {
-    sum_rows(keys, starts, dy, rows, features, false, [=](int64 row, int64 feature, C sum) {
-        T* const own = dweight + row * features + feature;
-        *own = T(C(*own) + sum);
+// sums[piece][feature] of the pieces whose keys are all of one row; of others nothing.
+extern "C" __global__ void sum_pieces(const uint64* keys, const T* dy, C* pieces, int64 count, int64 features) {
+    each_item(count, features, [=](int64 piece, Sums sums) {
+        const int64 first = piece * PIECE, end = first + PIECE;
+        if (keys[first] >> 32 != keys[end - 1] >> 32 || keys[first] >> 32 == NO_ROW) return;
+        sums.add_keys(keys, dy, first, end);
+        sums.each([=](int64 feature, C sum) { pieces[piece * features + feature] = sum; });
     });
+}
+
+// body(index in the table, sum) for each row that occurs, or for every row, and each of its features.
+template <class Body>
+__device__ inline void sum_rows(const uint64* keys, const int64* starts, const C* pieces, const T* dy, int64 rows,
+                                int64 features, bool every, Body body) {
+    each_item(rows, features, [=](int64 row, Sums sums) {
+        const int64 first = starts[row], end = starts[row + 1];
+        if (first == end && !every) return;
+        const int64 from = (first + PIECE - 1) / PIECE, to = max(from, end / PIECE);
+        sums.add_keys(keys, dy, first, min(from * PIECE, end));
+        sums.add(from, to, [=](int64 piece) { return pieces + piece * features; });
+        sums.add_keys(keys, dy, to * PIECE, end);
+        sums.each([=](int64 feature, C sum) { body(row * features + feature, sum); });
+    });
+}
+
+extern "C" __global__ void embedding_gradient(const uint64* keys, const int64* starts, const C* pieces, const T* dy,
+                                              T* dweight, int64 rows, int64 features) {
+    sum_rows(keys, starts, pieces, dy, rows, features, true, [=](int64 i, C sum) { dweight[i] = T(sum); });
+}
+
+extern "C" __global__ void embedding_gradient_add(const uint64* keys, const int64* starts, const C* pieces,
+                                                  const T* dy, T* dweight, int64 rows, int64 features) {
+    sum_rows(keys, starts, pieces, dy, rows, features, false,
+             [=](int64 i, C sum) { dweight[i] = T(C(dweight[i]) + sum); });
 }
 
 extern "C" __global__ void count_up(int64* count) { *count += 1; }
 
-extern "C" __global__ void sgd_rows(const uint64* keys, const int64* starts, const T* dy, const double* rate, T* value,
-                                    int64 rows, int64 features, double lr_mult) {
+extern "C" __global__ void sgd_rows(const uint64* keys, const int64* starts, const C* pieces, const T* dy,
+                                    const double* rate, T* value, int64 rows, int64 features, double lr_mult) {
     const C step = C(*rate * lr_mult);
-    sum_rows(keys, starts, dy, rows, features, false, [=](int64 row, int64 feature, C sum) {
-        T* const own = value + row * features + feature;
-        *own = T(C(*own) - step * sum);
-    });
+    sum_rows(keys, starts, pieces, dy, rows, features, false,
+             [=](int64 i, C sum) { value[i] = T(C(value[i]) - step * sum); });
 }

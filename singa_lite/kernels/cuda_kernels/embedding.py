@@ -9,15 +9,16 @@ import numpy as np
 from singa_lite.kernels.built import CallBuilder
 from singa_lite.kernels.call import Call
 from singa_lite.kernels.cuda_kernels.copies import without_gaps
-from singa_lite.kernels.cuda_kernels.routine import Routine, Types, blocks, integer, warps
+from singa_lite.kernels.cuda_kernels.routine import Argument, Routine, Types, blocks, integer, warps
 from singa_lite.kernels.cuda_kernels.rows import types_of_rows
+from singa_lite.kernels.cuda_kernels.source import computed
 from singa_lite.kernels.interface.update import SgdHyper
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.routine import Temporary
 
 FILE = "embedding.cu"
-#: TILE and LANES * COLUMNS of the source.
-_TILE, _FEATURES_OF_A_WARP = 256, 128
+#: TILE, PIECE and LANES * COLUMNS of the source.
+_TILE, _PIECE, _FEATURES_OF_A_WARP = 256, 64, 128
 
 
 def _embedding(call: Call) -> Routine | None:
@@ -37,10 +38,9 @@ def _gradient(call: Call) -> Routine | None:
     if types is None or not _fit_keys(ids, dweight):
         return None
     routine = Routine()
-    keys, starts = _sorted_by_row(routine, call, dweight, integer(call, "first"), types)
-    extents = map(np.int64, dweight.shape)
-    grid = _warps(dweight)
-    return routine.launch(FILE, call.kernel, keys, starts, dy, dweight, *extents, types=types, grid=grid)
+    sorted_ids = _sorted_by_row(routine, call, dweight, integer(call, "first"), types)
+    extents, grid = map(np.int64, dweight.shape), _warps(*dweight.shape)
+    return routine.launch(FILE, call.kernel, *sorted_ids, dy, dweight, *extents, types=types, grid=grid)
 
 
 def _sgd_rows(call: Call) -> Routine | None:
@@ -50,19 +50,20 @@ def _sgd_rows(call: Call) -> Routine | None:
     if types is None or not _fit_keys(ids, value):
         return None
     routine = Routine().launch(FILE, "count_up", count, types=types, grid=1, block=1)
-    keys, starts = _sorted_by_row(routine, call, value, np.int64(0), types)
+    sorted_ids = _sorted_by_row(routine, call, value, np.int64(0), types)
     settings = *map(np.int64, value.shape), np.float64(cast(SgdHyper, call.settings["hyper"]).lr_mult)
-    return routine.launch(FILE, "sgd_rows", keys, starts, dy, rate, value, *settings, types=types, grid=_warps(value))
+    arguments: tuple[Argument, ...] = *sorted_ids, dy, rate, value, *settings
+    return routine.launch(FILE, "sgd_rows", *arguments, types=types, grid=_warps(*value.shape))
 
 
 def _sorted_by_row(
     routine: Routine, call: Call, table: TensorSpec, first: np.int64, types: Types
-) -> tuple[Temporary, Temporary]:
-    """(keys in rising order, index of the first key of each row), in scratch: see `embedding.cu`.
+) -> tuple[Temporary, Temporary, Temporary]:
+    """(keys in rising order, index of the first key of each row, sums of pieces), in scratch: see `embedding.cu`.
 
     A merge doubles the length of the sorted runs, so there are log2(ids / _TILE) of them.
     """
-    ids, rows = call["ids"], table.shape[0]
+    (ids, dy), (rows, features) = call.all("ids", "dy"), table.shape
     places = np.int64(ids.size)
     keys, spare = (routine.temporary((max(ids.size, 1),), np.uint64) for _ in range(2))
     starts = routine.temporary((rows + 1,), np.int64)
@@ -73,12 +74,16 @@ def _sorted_by_row(
         routine.launch(FILE, "merge_runs", keys, spare, places, np.int64(width), types=types, grid=blocks(ids.size))
         keys, spare, width = spare, keys, 2 * width
     routine.launch(FILE, "find_rows", keys, starts, places, np.int64(rows), types=types, grid=blocks(rows + 1))
-    return keys, starts
+    count = ids.size // _PIECE
+    pieces = routine.temporary((max(count, 1), features), computed(dy.dtype))
+    if count:
+        counts, grid = (np.int64(count), np.int64(features)), _warps(count, features)
+        routine.launch(FILE, "sum_pieces", keys, dy, pieces, *counts, types=types, grid=grid)
+    return keys, starts, pieces
 
 
-def _warps(table: TensorSpec) -> int:
+def _warps(rows: int, features: int) -> int:
     """Blocks for a warp for each row and each COLUMNS * 32 of its features."""
-    rows, features = table.shape
     return warps(rows * -(-features // _FEATURES_OF_A_WARP))
 
 

@@ -12,7 +12,7 @@ from singa_lite.kernels.cuda_kernels.elementwise import mapped, mapped_along
 from singa_lite.kernels.cuda_kernels.positions import is_rows, launch, means, positions_of, supports
 from singa_lite.kernels.cuda_kernels.reduction import MOST, BufferAs, add_sum, row_shares
 from singa_lite.kernels.cuda_kernels.routine import Routine, Types, integer
-from singa_lite.kernels.cuda_kernels.source import computed
+from singa_lite.kernels.cuda_kernels.source import are_floats, computed
 from singa_lite.kernels.cuda_kernels.walk import axis_spec, dense, steps, walk
 from singa_lite.kernels.kernel_set import TensorSpec
 
@@ -31,9 +31,9 @@ def _softmax_cross_entropy(call: Call) -> Routine | None:
 def _softmax_cross_entropy_derivative(call: Call) -> Routine | None:
     """Each position by a team of threads, as in `_softmax_cross_entropy`."""
     dlosses, p, target, dx = call.all("dlosses", "p", "target", "dx")
-    if not supports(p, target, dlosses, dx):
+    if not supports(p, target, dlosses) or not are_floats(dx):
         return None
-    routine, types = Routine(), {"T": p.dtype, "S": target.dtype, "L": p.dtype}
+    routine, types = Routine(), {"T": p.dtype, "S": target.dtype, "L": dx.dtype}
     kernel, seen = f"cross_entropy_of_{_form(p, target)}_derivative", (dx, p, target, dlosses)
     arguments = dlosses, p, target, dx, np.float64(positions_of(p))
     return routine if launch(routine, "cross_entropy.cu", kernel, p, seen, *arguments, types=types) else None

@@ -9,6 +9,7 @@ import numpy as np
 
 from singa_lite.kernels.cuda_kernels.reduction import MOST, BufferAs, add_sum
 from singa_lite.kernels.cuda_kernels.routine import THREADS, BufferView, Routine, Types, Value
+from singa_lite.kernels.cuda_kernels.softmax import MOST_LENGTH, MOST_THREADS, threads_of_row
 from singa_lite.kernels.cuda_kernels.source import TYPES, are_floats, are_ids, computed
 from singa_lite.kernels.cuda_kernels.walk import axis_spec, dense, power_of_two, steps, walk
 from singa_lite.kernels.kernel_set import TensorSpec
@@ -40,7 +41,7 @@ def launch(
     seen: Sequence[TensorSpec],
     *arguments: BufferView | Value,
     types: Types,
-    largest_team: int = THREADS,
+    largest_team: int = MOST_THREADS,
 ) -> bool:
     """Add the launch of `kernel(Walk<N>, Classes<N>, *arguments)` over the positions of x. False if it cannot be done.
 
@@ -49,13 +50,13 @@ def launch(
     """
     shape = (x.shape[0], *x.shape[2:])
     found = walk(shape, [_of_positions(spec, x.ndim) for spec in seen])
-    if found is None or prod(shape) >= MOST:
+    if found is None or prod(shape) >= MOST or x.shape[1] >= MOST_LENGTH:
         return False
     classes = np.zeros((), np.dtype([("count", "i8"), ("steps", "i8", len(seen))]))
     classes["count"] = x.shape[1]
     classes["steps"] = [steps(spec)[1] if spec.ndim == x.ndim else 0 for spec in seen]
-    team = min(largest_team, _team(x))
-    block = (team, THREADS // team)
+    team = min(largest_team, _team([spec for spec in seen if spec.ndim == x.ndim]))
+    block = (team, max(THREADS // team, 1))
     grid = -(-prod(shape) // block[1])
     routine.launch(file, kernel, found, classes, *arguments, types=types, grid=grid, block=block)
     return True
@@ -69,7 +70,7 @@ def means(
     values: TensorSpec,
     *more: TensorSpec,
     numbers: Sequence[Value] = (),
-    largest_team: int = THREADS,
+    largest_team: int = MOST_THREADS,
 ) -> Routine | None:
     """values (n,) = means of the results of `kernel(..., x, target, results, *more, *numbers)`, one a position."""
     if not supports(x, target, values, *more):
@@ -99,8 +100,12 @@ def _of_positions(spec: TensorSpec, ndim: int) -> TensorSpec:
     return spec
 
 
-def _team(x: TensorSpec) -> int:
-    """Threads of a position: several where its classes are neighbours, else neighbouring threads take neighbours."""
-    if steps(x)[1] != 1:
+def _team(rows: Sequence[TensorSpec]) -> int:
+    """Threads of a position: several where its classes are neighbours, else neighbouring threads take neighbours.
+
+    rows: the operands that have classes.
+    """
+    classes = rows[0].shape[1]
+    if any(steps(spec)[1] != 1 for spec in rows):
         return 1
-    return THREADS if x.shape[1] >= MANY else min(32, power_of_two(x.shape[1]))
+    return threads_of_row(classes) if classes >= MANY else min(32, power_of_two(classes))

@@ -1,5 +1,5 @@
-// Root mean square normalization of rows in C order without gaps: a warp for each row; for gamma's gradient a block for
-// 32 features.
+// Root mean square normalization of rows in C order without gaps: a warp for each row; gamma's gradient in
+// two stages.
 #include "plane.cuh"
 
 #define EACH_FEATURE(i) for (int64 i = LANE; i < features; i += LANES)
@@ -31,18 +31,47 @@ extern "C" __global__ void rms_norm_derivative(const T* dy, const T* x, const T*
     }
 }
 
-// Threads: 32 neighbouring features by 8 shares of the rows.
-extern "C" __global__ void rms_norm_gradient(const T* dy, const T* x, const T* inv_rms, T* dgamma, int64 rows,
-                                             int64 features) {
-    __shared__ C sums[8][LANES];
-    const int64 feature = (int64)blockIdx.x * LANES + threadIdx.x;
-    C sum = 0;
-    if (feature < features)
-        for (int64 row = threadIdx.y; row < rows; row += 8)
-            sum = fma(C(dy[row * features + feature]), C(x[row * features + feature]) * C(inv_rms[row]), sum);
-    sums[threadIdx.y][threadIdx.x] = sum;
-    __syncthreads();
-    if (threadIdx.y || feature >= features) return;
-    for (int share = 1; share < 8; ++share) sum += sums[share][threadIdx.x];
-    dgamma[feature] = T(sum);
+// Partial sums over rows of dy * x * inv_rms. plane: dy, x, inv_rms.
+template <class L>
+__device__ __forceinline__ void gradients_of_slab(const Plane<3>& plane, const T* dy, const T* x, const T* inv_rms,
+                                                  C* sums, C* memory) {
+    struct Kept {
+        Loaded<L, T> dy, x;
+        T inverse;
+    };
+    const Part part = part_of(plane);
+    C sum[L::COUNT] = {};
+    if (part.held) {
+        int64 base[3];
+        offsets(plane.kept, (unsigned)part.kept, base);
+        each_row<L, Kept>(
+            part, plane.height,
+            [&](int64 row, Kept& kept) {
+                int64 at[3];
+                locate<L>(plane.summed, row, base, at);
+                kept.dy.load(dy + at[0], inner(plane.kept, 0));
+                kept.x.load(x + at[1], inner(plane.kept, 1));
+                kept.inverse = inv_rms[at[2]];
+            },
+            [&](const Kept& kept) {
+#pragma unroll
+                for (int j = 0; j < L::COUNT; ++j)
+                    sum[j] = fma(C(kept.dy.v[j]), C(kept.x.v[j]) * C(kept.inverse), sum[j]);
+            });
+    }
+    sum_down(plane, part, sum, memory);
+    keep_partial(plane, part, sum, sums);
+}
+
+extern "C" __global__ void rms_slab_gradients(Plane<3> plane, const T* dy, const T* x, const T* inv_rms, C* sums) {
+    __shared__ C memory[VECTOR * THREADS];
+    by_lanes(plane, are_aligned(in(dy), in(x)),
+             [&](auto lanes) { gradients_of_slab<decltype(lanes)>(plane, dy, x, inv_rms, sums, memory); });
+}
+
+extern "C" __global__ void rms_norm_gradient(const C* sums, unsigned slabs, T* dgamma, int64 features) {
+    const int64 feature = warp_index();
+    if (feature >= features) return;
+    const C sum = sum_of_slabs(sums + feature * slabs, slabs);
+    if (LANE == 0) dgamma[feature] = T(sum);
 }

@@ -10,13 +10,12 @@ import numpy as np
 from singa_lite.kernels.built import CallBuilder
 from singa_lite.kernels.call import Call
 from singa_lite.kernels.cuda_kernels.copies import without_gaps
-from singa_lite.kernels.cuda_kernels.routine import THREADS, Routine, Types, Value, blocks, integer, warps
-from singa_lite.kernels.cuda_kernels.source import are_floats, are_ids
+from singa_lite.kernels.cuda_kernels.plane import partial_results, plane
+from singa_lite.kernels.cuda_kernels.routine import Routine, Types, Value, blocks, integer, warps
+from singa_lite.kernels.cuda_kernels.source import are_floats, are_ids, computed
+from singa_lite.kernels.cuda_kernels.walk import spread
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import TensorSpec
-
-#: Features of a block that sums over rows, and into how many parts its threads cut these (rms_norm.cu).
-_FEATURES, _PARTS = 32, 8
 
 
 def types_of_rows(floats: Sequence[TensorSpec], ids: Sequence[TensorSpec] = ()) -> Types | None:
@@ -31,15 +30,13 @@ def _by_warps(call: Call, file: str, rows: int, columns: int, *numbers: Value) -
     return _launched(call, file, rows, columns, *numbers, grid=warps(rows))
 
 
-def _launched(
-    call: Call, file: str, *numbers: Value | int, grid: int, block: Sequence[int] | int = THREADS
-) -> Routine | None:
+def _launched(call: Call, file: str, *numbers: Value | int, grid: int) -> Routine | None:
     ids = call.all("target", "ids")
     types = types_of_rows([spec for spec in call.operands.values() if spec not in ids], ids)
     if types is None:
         return None
     values = [np.int64(number) if isinstance(number, int) else number for number in numbers]
-    return Routine().launch(file, call.kernel, *call.operands.values(), *values, types=types, grid=grid, block=block)
+    return Routine().launch(file, call.kernel, *call.operands.values(), *values, types=types, grid=grid)
 
 
 def _rms_norm(call: Call) -> Routine | None:
@@ -51,10 +48,18 @@ def _rms_norm_derivative(call: Call) -> Routine | None:
 
 
 def _rms_norm_gradient(call: Call) -> Routine | None:
-    """A block for some features, whose threads share the rows."""
-    rows, features = call["inv_rms"].size, call["dgamma"].size
-    grid, block = -(-features // _FEATURES), (_FEATURES, _PARTS)
-    return _launched(call, "rms_norm.cu", rows, features, grid=grid, block=block)
+    """Steps: sums of slabs of rows, then of features."""
+    dy, x, inv_rms, dgamma = operands = call.all("dy", "x", "inv_rms", "dgamma")
+    types, rows = types_of_rows(operands), range(inv_rms.ndim)
+    found = plane(range(inv_rms.ndim, x.ndim), (dy, x, spread(inv_rms, rows, x.shape)))
+    if types is None or found is None:
+        return None
+    routine = Routine()
+    sums = partial_results(routine, found, computed(x.dtype))
+    first = found.struct, dy, x, inv_rms, sums
+    routine.launch("rms_norm.cu", "rms_slab_gradients", *first, types=types, grid=found.blocks)
+    second = sums, np.uint32(found.slabs), dgamma, np.int64(dgamma.size)
+    return routine.launch("rms_norm.cu", "rms_norm_gradient", *second, types=types, grid=found.warps)
 
 
 def _extents(call: Call) -> tuple[int, int]:

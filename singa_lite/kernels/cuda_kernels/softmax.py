@@ -65,7 +65,12 @@ def _rows(length: int, itemsize: int) -> tuple[str, Shape]:
     if length <= min(1024, 4096 // itemsize):
         lanes = min(WARP, power_of_two(-(-length // vector)))
         return "short_rows", Shape((lanes, THREADS // lanes), THREADS // lanes)
-    return "long_rows", Shape((THREADS if length <= LONG else MOST_THREADS, 1), 1)
+    return "long_rows", Shape((threads_of_row(length), 1), 1)
+
+
+def threads_of_row(length: int) -> int:
+    """Threads of a block that has a row for itself."""
+    return THREADS if length <= LONG else MOST_THREADS
 
 
 def _columns(length: int) -> Shape:
