@@ -57,8 +57,8 @@ template <int V> struct Taken {
 };
 
 // Merge `count` values of each of V lines; those behind are left out.
-template <int V>
-__device__ inline void take(Moments<V>& all, const C (&values)[Taken<V>::COUNT][V], int count, const C (&from)[V]) {
+template <int V, class Values>
+__device__ __forceinline__ void take(Moments<V>& all, const Values (&values)[Taken<V>::COUNT], int count, const C (&from)[V]) {
     Moments<V> some;
     clear(some);
     some.count = C(count);
@@ -67,14 +67,14 @@ __device__ inline void take(Moments<V>& all, const C (&values)[Taken<V>::COUNT][
     for (int k = 0; k < Taken<V>::COUNT; ++k) {
         if (k >= count) continue;
 #pragma unroll
-        for (int j = 0; j < V; ++j) some.sum[j] += values[k][j] - from[j];
+        for (int j = 0; j < V; ++j) some.sum[j] += C(values[k][j]) - from[j];
     }
 #pragma unroll
     for (int k = 0; k < Taken<V>::COUNT; ++k) {
         if (k >= count) continue;
 #pragma unroll
         for (int j = 0; j < V; ++j) {
-            const C off = fma(-some.sum[j], share, values[k][j] - from[j]);
+            const C off = fma(-some.sum[j], share, C(values[k][j]) - from[j]);
             some.squares[j] = fma(off, off, some.squares[j]);
         }
     }
@@ -127,10 +127,9 @@ struct Statistics {
 __device__ inline Statistics
 statistics_of_slabs(const C* sums, const C* squares, unsigned slabs, int64 slab, int64 count, C from) {
     const C mean = sum_of_slabs(sums, slabs) / C(count);
-    C total = 0;
-    for (unsigned s = threadIdx.x % 32; s < slabs; s += 32) {
-        const C own = C(min(slab, count - s * slab)), off = sums[s] / own - mean;
-        total += fma(own * off, off, squares[s]);
-    }
-    return {from + mean, warp_sum(total) / C(count)};
+    const C apart = sum_of_slabs(sums, slabs, [=](unsigned s, C sum) {
+        const C own = C(min(slab, count - s * slab)), off = sum / own - mean;
+        return own * off * off;
+    });
+    return {from + mean, (sum_of_slabs(squares, slabs) + apart) / C(count)};
 }
