@@ -58,7 +58,8 @@ template <int V> struct Taken {
 
 // Merge `count` values of each of V lines; those behind are left out.
 template <int V, class Values>
-__device__ __forceinline__ void take(Moments<V>& all, const Values (&values)[Taken<V>::COUNT], int count, const C (&from)[V]) {
+__device__ __forceinline__ void take(Moments<V>& all, const Values (&values)[Taken<V>::COUNT], int count,
+                                     const C (&from)[V]) {
     Moments<V> some;
     clear(some);
     some.count = C(count);
