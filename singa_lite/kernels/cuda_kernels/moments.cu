@@ -24,13 +24,16 @@ __device__ __forceinline__ void moments_of_slab(const Plane<1>& plane, const T* 
             int count = 0;
 #pragma unroll
             for (int k = 0; k < AT_ONCE; ++k) {
-                const int64 own = row + k * height;
+                const int64 index = row + k * height;
                 int64 at[1];
-                locate<L>(plane.summed, min(own, part.end - 1), base, at);
+                locate<L>(plane.summed, min(index, part.end - 1), base, at);
                 values[k].load(x + at[0], step);
-                count += own < part.end;
+                count += index < part.end;
             }
-            take(own, values, count, from);
+            if (count == AT_ONCE)
+                take(own, values, AT_ONCE, from);
+            else
+                take(own, values, count, from);
         }
     }
     merge_down(plane, part, own, memory);

@@ -36,17 +36,17 @@ template <class L, int N>
 __device__ inline void origins(const Walk<N>& summed, const int64 (&base)[N], const T* x, int64 step,
                                C (&from)[L::COUNT]) {
     const int64 samples[3] = {0, summed.count / 2, summed.count - 1};
-    C v[3][L::COUNT];
+    Loaded<L, T> v[3];
 #pragma unroll
     for (int n = 0; n < 3; ++n) {
         int64 at[N];
         locate<L>(summed, samples[n], base, at);
-        load<L>(x + at[0], step, v[n]);
+        v[n].load(x + at[0], step);
     }
 #pragma unroll
     for (int j = 0; j < L::COUNT; ++j) {
-        const C least = min(v[0][j], v[1][j]), most = max(v[0][j], v[1][j]);
-        const C median = max(least, min(most, v[2][j]));
+        const C least = min(C(v[0][j]), C(v[1][j])), most = max(C(v[0][j]), C(v[1][j]));
+        const C median = max(least, min(most, C(v[2][j])));
         from[j] = median - median == 0 ? median : C(0); // one that is not finite would spoil the others
     }
 }
