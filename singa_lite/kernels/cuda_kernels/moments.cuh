@@ -86,7 +86,7 @@ __device__ __forceinline__ void take(Moments<V>& all, const Values (&values)[Tak
 // memory: THREADS for each value, 2 * V + 1 of them.
 template <int N, int V>
 __device__ inline void merge_down(const Plane<N>& plane, const Part& part, Moments<V>& own, C* memory) {
-    const unsigned slot = part.across * plane.height + part.down;
+    const unsigned slot = threadIdx.x, below = to_next_down(plane);
     for (unsigned half = plane.height / 2; half > 0; half /= 2) {
         memory[2 * V * THREADS + slot] = own.count;
 #pragma unroll
@@ -97,11 +97,11 @@ __device__ inline void merge_down(const Plane<N>& plane, const Part& part, Momen
         __syncthreads();
         if (part.down < half) {
             Moments<V> other;
-            other.count = memory[2 * V * THREADS + slot + half];
+            other.count = memory[2 * V * THREADS + slot + half * below];
 #pragma unroll
             for (int j = 0; j < V; ++j) {
-                other.sum[j] = memory[j * THREADS + slot + half];
-                other.squares[j] = memory[(V + j) * THREADS + slot + half];
+                other.sum[j] = memory[j * THREADS + slot + half * below];
+                other.squares[j] = memory[(V + j) * THREADS + slot + half * below];
             }
             merge(own, other);
         }

@@ -178,17 +178,22 @@ __device__ __forceinline__ void each_pair(const Plane<N>& plane, const Part& par
         });
 }
 
+// From a thread to the one below it. With a place for each thread in this order, a warp's lanes use different banks.
+template <int N> __device__ inline unsigned to_next_down(const Plane<N>& plane) {
+    return plane.kept_inner ? plane.width : 1;
+}
+
 // The sum over a block's threads that stand below each other, in the uppermost; memory: THREADS for each value.
 template <int N, int V, typename A>
 __device__ inline void sum_down(const Plane<N>& plane, const Part& part, A (&own)[V], A* memory) {
-    const unsigned slot = part.across * plane.height + part.down;
+    const unsigned slot = threadIdx.x, below = to_next_down(plane);
     for (unsigned half = plane.height / 2; half > 0; half /= 2) {
 #pragma unroll
         for (int j = 0; j < V; ++j) memory[j * THREADS + slot] = own[j];
         __syncthreads();
         if (part.down < half) {
 #pragma unroll
-            for (int j = 0; j < V; ++j) own[j] += memory[j * THREADS + slot + half];
+            for (int j = 0; j < V; ++j) own[j] += memory[j * THREADS + slot + half * below];
         }
         __syncthreads();
     }
