@@ -24,7 +24,7 @@ FEWEST, FEWEST_DOWN = 16, 4
 #: Summed indices whose loads a thread has under way at a time, as in plane.cuh; it takes no fewer of them.
 AT_ONCE = 4
 #: Blocks for a first stage, whose results the second one sums; and for a pass without sums. Twice and four times as
-#: many took longer on a GPU.
+#: many took longer on an H200.
 SUM_BLOCKS, PASS_BLOCKS = 264, 1056
 #: Indices are 32 bits wide.
 MOST_INDICES = 1 << 32
