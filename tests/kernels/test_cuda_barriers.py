@@ -22,7 +22,7 @@ from singa_lite.kernels.cuda_kernels.routine import Arguments
 TURNS = 4
 #: Barriers whose absence no call can show, with the reason.
 UNMISSED = {
-    "moments.cuh:107": "what others read is written anew with the value that it holds, and no kernel merges twice",
+    "moments.cuh:108": "what others read is written anew with the value that it holds, and no kernel merges twice",
 }
 
 Place = tuple[str, int]

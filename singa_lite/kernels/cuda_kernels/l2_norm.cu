@@ -9,16 +9,8 @@ __device__ __forceinline__ void dots_of_slab(const Plane<2>& plane, const T* a, 
     const Part part = part_of(plane);
     double dot[V] = {};
     if (part.held) {
-        int64 base[2];
-        offsets(plane.kept, (unsigned)part.kept, base);
-        each_row<L>(part, plane.height, [&](int64 row) {
-            int64 at[2];
-            C u[V], v[V];
-            locate<L>(plane.summed, row, base, at);
-            load<L>(a + at[0], inner(plane.kept, 0), u);
-            load<L>(b + at[1], inner(plane.kept, 1), v);
-#pragma unroll
-            for (int j = 0; j < V; ++j) dot[j] = fma((double)u[j], (double)v[j], dot[j]);
+        each_pair<L>(plane, part, a, b, [&](const int64(&)[2], C u, C v, int j) {
+            dot[j] = fma((double)u, (double)v, dot[j]);
         });
     }
     sum_down(plane, part, dot, memory);

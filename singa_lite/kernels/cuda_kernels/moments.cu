@@ -20,17 +20,20 @@ __device__ __forceinline__ void moments_of_slab(const Plane<1>& plane, const T* 
             for (int j = 0; j < V; ++j) origin[part.kept + j] = from[j];
         }
         for (int64 row = part.first; row < part.end; row += AT_ONCE * height) {
-            C values[AT_ONCE][V];
+            Loaded<L, T> values[AT_ONCE];
             int count = 0;
 #pragma unroll
             for (int k = 0; k < AT_ONCE; ++k) {
-                if (row + k * height >= part.end) continue;
+                const int64 index = row + k * height;
                 int64 at[1];
-                locate<L>(plane.summed, row + k * height, base, at);
-                load<L>(x + at[0], step, values[k]);
-                ++count;
+                locate<L>(plane.summed, min(index, part.end - 1), base, at);
+                values[k].load(x + at[0], step);
+                count += index < part.end;
             }
-            take(own, values, count, from);
+            if (count == AT_ONCE)
+                take(own, values, AT_ONCE, from);
+            else
+                take(own, values, count, from);
         }
     }
     merge_down(plane, part, own, memory);

@@ -36,17 +36,17 @@ template <class L, int N>
 __device__ inline void origins(const Walk<N>& summed, const int64 (&base)[N], const T* x, int64 step,
                                C (&from)[L::COUNT]) {
     const int64 samples[3] = {0, summed.count / 2, summed.count - 1};
-    C v[3][L::COUNT];
+    Loaded<L, T> v[3];
 #pragma unroll
     for (int n = 0; n < 3; ++n) {
         int64 at[N];
         locate<L>(summed, samples[n], base, at);
-        load<L>(x + at[0], step, v[n]);
+        v[n].load(x + at[0], step);
     }
 #pragma unroll
     for (int j = 0; j < L::COUNT; ++j) {
-        const C least = min(v[0][j], v[1][j]), most = max(v[0][j], v[1][j]);
-        const C median = max(least, min(most, v[2][j]));
+        const C least = min(C(v[0][j]), C(v[1][j])), most = max(C(v[0][j]), C(v[1][j]));
+        const C median = max(least, min(most, C(v[2][j])));
         from[j] = median - median == 0 ? median : C(0); // one that is not finite would spoil the others
     }
 }
@@ -57,8 +57,9 @@ template <int V> struct Taken {
 };
 
 // Merge `count` values of each of V lines; those behind are left out.
-template <int V>
-__device__ inline void take(Moments<V>& all, const C (&values)[Taken<V>::COUNT][V], int count, const C (&from)[V]) {
+template <int V, class Values>
+__device__ __forceinline__ void take(Moments<V>& all, const Values (&values)[Taken<V>::COUNT], int count,
+                                     const C (&from)[V]) {
     Moments<V> some;
     clear(some);
     some.count = C(count);
@@ -67,14 +68,14 @@ __device__ inline void take(Moments<V>& all, const C (&values)[Taken<V>::COUNT][
     for (int k = 0; k < Taken<V>::COUNT; ++k) {
         if (k >= count) continue;
 #pragma unroll
-        for (int j = 0; j < V; ++j) some.sum[j] += values[k][j] - from[j];
+        for (int j = 0; j < V; ++j) some.sum[j] += C(values[k][j]) - from[j];
     }
 #pragma unroll
     for (int k = 0; k < Taken<V>::COUNT; ++k) {
         if (k >= count) continue;
 #pragma unroll
         for (int j = 0; j < V; ++j) {
-            const C off = fma(-some.sum[j], share, values[k][j] - from[j]);
+            const C off = fma(-some.sum[j], share, C(values[k][j]) - from[j]);
             some.squares[j] = fma(off, off, some.squares[j]);
         }
     }
@@ -85,7 +86,7 @@ __device__ inline void take(Moments<V>& all, const C (&values)[Taken<V>::COUNT][
 // memory: THREADS for each value, 2 * V + 1 of them.
 template <int N, int V>
 __device__ inline void merge_down(const Plane<N>& plane, const Part& part, Moments<V>& own, C* memory) {
-    const unsigned slot = part.across * plane.height + part.down;
+    const unsigned slot = threadIdx.x, below = to_next_down(plane);
     for (unsigned half = plane.height / 2; half > 0; half /= 2) {
         memory[2 * V * THREADS + slot] = own.count;
 #pragma unroll
@@ -96,11 +97,11 @@ __device__ inline void merge_down(const Plane<N>& plane, const Part& part, Momen
         __syncthreads();
         if (part.down < half) {
             Moments<V> other;
-            other.count = memory[2 * V * THREADS + slot + half];
+            other.count = memory[2 * V * THREADS + slot + half * below];
 #pragma unroll
             for (int j = 0; j < V; ++j) {
-                other.sum[j] = memory[j * THREADS + slot + half];
-                other.squares[j] = memory[(V + j) * THREADS + slot + half];
+                other.sum[j] = memory[j * THREADS + slot + half * below];
+                other.squares[j] = memory[(V + j) * THREADS + slot + half * below];
             }
             merge(own, other);
         }
@@ -127,10 +128,9 @@ struct Statistics {
 __device__ inline Statistics
 statistics_of_slabs(const C* sums, const C* squares, unsigned slabs, int64 slab, int64 count, C from) {
     const C mean = sum_of_slabs(sums, slabs) / C(count);
-    C total = 0;
-    for (unsigned s = threadIdx.x % 32; s < slabs; s += 32) {
-        const C own = C(min(slab, count - s * slab)), off = sums[s] / own - mean;
-        total += fma(own * off, off, squares[s]);
-    }
-    return {from + mean, warp_sum(total) / C(count)};
+    const C apart = sum_of_slabs(sums, slabs, [=](unsigned s, C sum) {
+        const C own = C(min(slab, count - s * slab)), off = sum / own - mean;
+        return own * off * off;
+    });
+    return {from + mean, (sum_of_slabs(squares, slabs) + apart) / C(count)};
 }

@@ -114,6 +114,8 @@ template <class L, typename E> __device__ __forceinline__ void store(E* p, int64
 template <class L, typename E> struct alignas(L::FAST ? alignof(Pack<E>) : alignof(E)) Loaded {
     E v[L::COUNT];
 
+    __device__ __forceinline__ E operator[](int j) const { return v[j]; }
+
     // step 0: one for all.
     __device__ __forceinline__ void load(const E* p, int64 step) {
         if (L::COUNT > 1 && step == 0) {
@@ -130,8 +132,8 @@ template <class L, typename E> struct alignas(L::FAST ? alignof(Pack<E>) : align
 };
 
 // read(index, kept) for each of the thread's summed indices, then write(kept), which may store. If they are fast, four
-// are read before the first is written: a load behind a store would wait for it, as it may read what was stored.
-// Kept: what is held of an index in between.
+// are read before the first is written: a load behind a store would wait for it, as it may read what was stored, and one
+// behind a conversion waits for what is converted. Kept: what is held of an index in between, as it lies in memory.
 template <class L, class Kept, class Read, class Write>
 __device__ __forceinline__ void each_row(const Part& part, int64 step, Read read, Write write) {
     int64 index = part.first;
@@ -153,32 +155,45 @@ __device__ __forceinline__ void each_row(const Part& part, int64 step, Read read
     }
 }
 
-// row(index) for each of the thread's summed indices; if they are fast, so many at a time that their loads overlap. It
-// stores nothing.
-template <class L, class Row> __device__ __forceinline__ void each_row(const Part& part, int64 step, Row row) {
-    int64 index = part.first;
-    if constexpr (L::FAST) {
-        const int AT_ONCE = 4;
-        for (; index + (AT_ONCE - 1) * step < part.end; index += AT_ONCE * step) {
+// take(offsets, an element of a, one of b, which kept index) for each of the thread's elements. plane: a, b, and perhaps
+// more.
+template <class L, int N, class Take>
+__device__ __forceinline__ void each_pair(const Plane<N>& plane, const Part& part, const T* a, const T* b, Take take) {
+    struct Kept {
+        int64 at[N];
+        Loaded<L, T> a, b;
+    };
+    int64 base[N];
+    offsets(plane.kept, (unsigned)part.kept, base);
+    each_row<L, Kept>(
+        part, plane.height,
+        [&](int64 row, Kept& kept) {
+            locate<L>(plane.summed, row, base, kept.at);
+            kept.a.load(a + kept.at[0], inner(plane.kept, 0));
+            kept.b.load(b + kept.at[1], inner(plane.kept, 1));
+        },
+        [&](const Kept& kept) {
 #pragma unroll
-            for (int k = 0; k < AT_ONCE; ++k) row(index + k * step);
-        }
-    }
-#pragma unroll 1
-    for (; index < part.end; index += step) row(index);
+            for (int j = 0; j < L::COUNT; ++j) take(kept.at, C(kept.a[j]), C(kept.b[j]), j);
+        });
+}
+
+// From a thread to the one below it. With a place for each thread in this order, a warp's lanes use different banks.
+template <int N> __device__ inline unsigned to_next_down(const Plane<N>& plane) {
+    return plane.kept_inner ? plane.width : 1;
 }
 
 // The sum over a block's threads that stand below each other, in the uppermost; memory: THREADS for each value.
 template <int N, int V, typename A>
 __device__ inline void sum_down(const Plane<N>& plane, const Part& part, A (&own)[V], A* memory) {
-    const unsigned slot = part.across * plane.height + part.down;
+    const unsigned slot = threadIdx.x, below = to_next_down(plane);
     for (unsigned half = plane.height / 2; half > 0; half /= 2) {
 #pragma unroll
         for (int j = 0; j < V; ++j) memory[j * THREADS + slot] = own[j];
         __syncthreads();
         if (part.down < half) {
 #pragma unroll
-            for (int j = 0; j < V; ++j) own[j] += memory[j * THREADS + slot + half];
+            for (int j = 0; j < V; ++j) own[j] += memory[j * THREADS + slot + half * below];
         }
         __syncthreads();
     }
@@ -202,16 +217,8 @@ __device__ __forceinline__ void two_sums_of_slab(const Plane<N>& plane, const T*
     C sum[V] = {}, product[V] = {};
     if (part.held) {
         const auto add = begin(part.kept);
-        int64 base[N];
-        offsets(plane.kept, (unsigned)part.kept, base);
-        each_row<L>(part, plane.height, [&](int64 row) {
-            int64 at[N];
-            C u[V], v[V];
-            locate<L>(plane.summed, row, base, at);
-            load<L>(a + at[0], inner(plane.kept, 0), u);
-            load<L>(b + at[1], inner(plane.kept, 1), v);
-#pragma unroll
-            for (int j = 0; j < V; ++j) add(at, u[j], v[j], j, sum[j], product[j]);
+        each_pair<L>(plane, part, a, b, [&](const int64(&at)[N], C u, C v, int j) {
+            add(at, u, v, j, sum[j], product[j]);
         });
     }
     sum_down(plane, part, sum, memory);
@@ -229,9 +236,20 @@ __device__ inline int64 warp_index() { return ((int64)blockIdx.x * blockDim.x + 
 #define LANE (threadIdx.x % LANES)
 #define EACH_ROW(row) for (int64 row = warp_index(); row < rows; row += (int64)gridDim.x * (THREADS / LANES))
 
-// The sum of the slabs' partial results, in all lanes.
-template <typename A> __device__ inline A sum_of_slabs(const A* partial, unsigned slabs) {
+// The sum of of(slab, partial[slab]) over the slabs, in all lanes; a lane loads eight before it adds the first.
+template <typename A, class Of> __device__ inline A sum_of_slabs(const A* partial, unsigned slabs, Of of) {
+    const int AT_ONCE = 8;
     A total = 0;
-    for (unsigned s = threadIdx.x % 32; s < slabs; s += 32) total += partial[s];
+    for (unsigned first = threadIdx.x % 32; first < slabs; first += 32 * AT_ONCE) {
+        A held[AT_ONCE];
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; ++k) held[k] = partial[min(first + 32 * k, slabs - 1)];
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; ++k)
+            if (first + 32 * k < slabs) total += of(first + 32 * k, held[k]);
+    }
     return warp_sum(total);
+}
+template <typename A> __device__ inline A sum_of_slabs(const A* partial, unsigned slabs) {
+    return sum_of_slabs(partial, slabs, [](unsigned, A own) { return own; });
 }

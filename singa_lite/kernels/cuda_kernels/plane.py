@@ -21,8 +21,11 @@ from singa_lite.kernels.routine import Temporary
 WIDEST = 32
 #: Elements that a thread sums at least, before there are more blocks; summed indices, before there are more threads.
 FEWEST, FEWEST_DOWN = 16, 4
-#: Blocks for a first stage, whose results the second one sums; and for a pass without sums.
-SUM_BLOCKS, PASS_BLOCKS = 1024, 8192
+#: Summed indices whose loads a thread has under way at a time, as in plane.cuh; it takes no fewer of them.
+AT_ONCE = 4
+#: Blocks for a first stage, whose results the second one sums; and for a pass without sums. Twice and four times as
+#: many took longer on an H200.
+SUM_BLOCKS, PASS_BLOCKS = 264, 1056
 #: Indices are 32 bits wide.
 MOST_INDICES = 1 << 32
 
@@ -57,8 +60,8 @@ def plane(kept: Sequence[int], specs: Sequence[TensorSpec], blocks: int = SUM_BL
     kept_inner, vector = _innermost(first) in kept, neighbours(kept, first)
     width, height = _threads(counts[0] // vector, counts[1], kept_inner)
     tiles = -(-counts[0] // (width * vector))
-    most = -(-counts[1] * vector // (height * FEWEST))
-    slab = _up(-(-counts[1] // min(most, max(1, blocks // tiles))), height)
+    most = -(-counts[1] // (height * max(AT_ONCE, FEWEST // vector)))
+    slab = _up(-(-counts[1] // min(most, max(1, blocks // tiles))), height * AT_ONCE)
     slabs = -(-counts[1] // slab)
     struct = np.zeros((), _dtype(len(specs)))
     struct["kept"], struct["summed"] = walks
