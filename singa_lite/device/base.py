@@ -89,7 +89,7 @@ class Device(TensorMemory):
 
     def _copy_here(self, source: Tensor, target: Tensor) -> None:
         """Where the processor and its stream are the current ones."""
-        if self.is_unwatched("kernel", "copy"):
+        if source.device is self is target.device and self.is_unwatched("kernel", "copy"):
             launch = self._copies.launch(self, source, target)
             if launch is not None:
                 launch()

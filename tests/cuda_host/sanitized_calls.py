@@ -20,7 +20,7 @@ from host_loader import Build
 from joined_cases import JOINED
 from kernel_case import Case, Tensors
 from kernel_cases import CASES
-from kernel_cases_gpu import fixed
+from kernel_cases_gpu import embedding_gradient, fixed
 from kernel_sizes import build, for_both
 from launches import KERNELS, ORDERS, routine, spec
 from singa_lite.kernels.cuda_kernels.routine import Routine
@@ -50,6 +50,10 @@ FURTHER |= {
     "softmax:shared columns": fixed((2, 131, 5), (2, 131, 5), axis=1),
     "softmax_derivative:shared columns": fixed((2, 131, 5), (2, 131, 5), (2, 131, 5), axis=1),
     "softmax_cross_entropy:long rows": pointwise.class_loss(for_both((2, 2100)), np.float32),
+    "softmax_cross_entropy:long ids": pointwise.class_loss(for_both((2, 2101)), np.int64),
+    "softmax_cross_entropy_derivative:long rows": pointwise.class_loss_derivative(for_both((2, 2100)), np.float32),
+    "softmax_cross_entropy_derivative:long ids": pointwise.class_loss_derivative(for_both((2, 2101)), np.int64),
+    "embedding_gradient:long runs": embedding_gradient("embedding_gradient", 131, 5, 9),
     "avg_pool2d:pairs of lanes": fixed((1, 600, 3, 4), (1, 600, 1, 1), window=Window((3, 4)), count_pad=False),
     "matmul:deep": fixed((70, 71), (71, 67), (70, 67), transpose_a=False, transpose_b=False),
 }
