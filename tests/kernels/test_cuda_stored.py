@@ -76,6 +76,7 @@ def losses(net: FeedForwardNet) -> list[float]:
 
 
 RULES = {"SGD": lambda: optimizer.SGD(0.1, momentum=0.9), "AdamW": lambda: optimizer.AdamW(lr=0.01)}
+ON_THE_HOST = {"Adafactor": lambda: optimizer.Adafactor(lr=0.01), "Muon": lambda: optimizer.Muon(0.02)}
 
 
 @pytest.mark.filterwarnings("ignore::singa_lite.errors.PrecisionWarning")
@@ -93,6 +94,17 @@ def test_a_net_trains_as_on_a_cpu_in_one_graph(kind, rule, rounding, precision):
         found, wanted, rtol=2.0**-15 if (rounding, precision) == ("compensated", "float32") else 2.0**-8
     )
     assert getattr(on.runtime.stream, "graph_launches", 4) == 4, "all steps but the first"
+
+
+@pytest.mark.filterwarnings("ignore::singa_lite.errors.PrecisionWarning")
+@pytest.mark.parametrize("rounding", ["stochastic", "compensated"])
+@pytest.mark.parametrize("rule", ON_THE_HOST)
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_update_on_the_host_rounds_as_well(kind, rule, rounding):
+    with pytest.warns(UserWarning, match="CUDA graph|by way of the host"):
+        found = losses(built(new_device(kind), ON_THE_HOST[rule](), rounding=rounding))
+    wanted = losses(built(device.new_cpu(kernels="numpy"), ON_THE_HOST[rule](), rounding=rounding))
+    np.testing.assert_allclose(found, wanted, rtol=2.0**-7)
 
 
 @pytest.mark.filterwarnings("ignore::singa_lite.errors.PrecisionWarning")

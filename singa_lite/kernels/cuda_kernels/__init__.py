@@ -34,7 +34,7 @@ from singa_lite.kernels.cuda_kernels import (
 from singa_lite.kernels.cuda_kernels.attention import Attention
 from singa_lite.kernels.cuda_kernels.copies import mixed
 from singa_lite.kernels.cuda_kernels.routine import CudaKernel, Loader, Routine
-from singa_lite.kernels.interface import stored_update
+from singa_lite.kernels.interface import SIGNATURES, stored_update
 from singa_lite.kernels.kernel_set import Kernel, KernelSet
 from singa_lite.kernels.stored_update import stored_kernel
 
@@ -65,6 +65,9 @@ SUMS = {
     **rows.KERNELS,
     **softmax.KERNELS,
 }
+
+#: Updates of parameters, which may be stored in bfloat16.
+UPDATES = [name for name, signature in SIGNATURES.items() if "hyper" in signature.settings]
 
 #: What our own kernels do in one go.
 FUSIONS = (("linear", "relu"), ("conv2d", "relu"), ("conv2d", "sigmoid"), *elementwise.FUSIONS)
@@ -114,7 +117,7 @@ def _composed(kernels: KernelSet, loader: Loader) -> dict[str, Kernel]:
         **quantized_product.products(kernels, TILE_BYTES),
         **Attention(kernels, loader).kernels,
         **recurrent.kernels(kernels, loader),
-        **{name: stored_kernel(name, kernels) for name in map(stored_update, update.RULES)},
+        **{name: stored_kernel(name, kernels) for name in map(stored_update, UPDATES)},
     }
 
 
