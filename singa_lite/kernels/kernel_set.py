@@ -91,7 +91,8 @@ class KernelSet:
     strides_matter: kernels of this set whose results any stride may change, beside those of which the interface says so
     and those of the fallback. any_strides: {kernel of this set: those of its tensors that may lie with gaps all the
     same}. tile_bytes: of the gradient of a large weight that is made and applied at a time, what a
-    cache of the processor holds. one_pass: whether its fused calls go over memory less often than the calls apart.
+    cache of the processor holds. row_bytes: what divides the distance of the rows of a matrix that passes make, as
+    products are faster so; 1: rows have no gaps. one_pass: whether its fused calls go over memory less often than the calls apart.
     """
 
     #: Whether products in bfloat16 are made by instructions of the processor for them.
@@ -109,6 +110,7 @@ class KernelSet:
         strides_matter: Collection[str] = (),
         any_strides: Mapping[str, Collection[str]] | None = None,
         tile_bytes: int = 1 << 20,
+        row_bytes: int = 1,
         one_pass: bool = False,
     ) -> None:
         self.name = name
@@ -124,6 +126,7 @@ class KernelSet:
         )
         self.any_strides = {name: frozenset(tensors) for name, tensors in (any_strides or {}).items()}
         self.tile_bytes = tile_bytes
+        self.row_bytes = row_bytes
         self.one_pass = one_pass
         #: Whether some of its kernels are done in one way or another by their scratch.
         self.has_levels = False

@@ -195,6 +195,12 @@ class Rewriter:
         operand = Operand(-1, shape, dtype, laid_out(shape, order, dtype.itemsize), 0)
         return operand._replace(block=self.new_block(operand.nbytes))
 
+    def new_rows(self, rows: int, columns: int, dtype: DType) -> Operand:
+        """A matrix over a block of its own, with its rows as far apart as the target wants them."""
+        unit = self._program.target.row_bytes
+        operand = Operand(-1, (rows, columns), dtype, (-(-columns * dtype.itemsize // unit) * unit, dtype.itemsize), 0)
+        return operand._replace(block=self.new_block(operand.stop))
+
     def call(
         self,
         model: Instruction,

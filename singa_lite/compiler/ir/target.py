@@ -53,7 +53,7 @@ class Target:
     scratch_bytes: the rule; in_one_pass: whether a fused call takes less time than the calls apart. strides_matter:
     kernels whose results may depend on any strides of their operands; inner_strides_matter: those, and those on any but
     that of axis 0. free_of_strides: of which operands they do not depend on them. tile_bytes: of a large
-    gradient that is made and applied at a time. alignment: bytes, which divides all offsets in the arena; by default a
+    gradient that is made and applied at a time. row_bytes: as of `KernelSet`. alignment: bytes, which divides all offsets in the arena; by default a
     cache line, and the widest vector register. limit: bytes that the arena may have at most; None: as many as it takes.
     link: the rate of copies to host memory as a share of that of the device's own, where values may be offloaded so
     that the limit holds; None: they may not. cost: of what is done again, the seconds. narrow: how activations are
@@ -86,6 +86,7 @@ class Target:
     levels: CallRule[tuple[int, ...]] = no_levels
     thrifty: bool = False
     most_joined: CallRule[int] = _zero
+    row_bytes: int = 1
 
     @classmethod
     def of(
@@ -114,6 +115,7 @@ class Target:
             kernels.variant,
             levels=kernels.scratch_levels if kernels.has_levels else no_levels,
             most_joined=kernels.most_joined,
+            row_bytes=kernels.row_bytes,
         )
 
     def scratch_of(self, kernel: str, operands: Sequence[Operand | None], settings: Settings) -> int:

@@ -322,6 +322,6 @@ def _fits(program: Program, output: Operand | None, given: Operand, instruction:
     if output is None or output.block == given.block or output[1:] != given[1:]:
         return False
     size = program.sizes.get(output.block)
-    if size is None or size != program.sizes.get(given.block) or size != output.nbytes:
+    if size is None or size != program.sizes.get(given.block) or size != output.stop:
         return False
     return sum(o is not None and o.block == given.block for o in instruction.operands) == 1

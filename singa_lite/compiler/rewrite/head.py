@@ -103,8 +103,8 @@ class Tiles:
 
     def _blocks(self, rows: int) -> dict[int, Operand]:
         """A tile of its own for each of the large blocks."""
-        shape, dtype = (rows, self.scores.scores.shape[1]), self.scores.scores.dtype
-        return {block: self.make.new_operand(shape, dtype) for block in sorted(self.scores.large)}
+        (_, classes), dtype = self.scores.scores.shape, self.scores.scores.dtype
+        return {block: self.make.new_rows(rows, classes, dtype) for block in sorted(self.scores.large)}
 
     def _order(self) -> list[int]:
         """The product, what only reads its result for itself, and then the others: what they need is less then."""

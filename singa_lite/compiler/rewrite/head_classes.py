@@ -147,7 +147,7 @@ class _ClassTiling(Tiling):
     def made(self, product: Instruction, tile: Operand, axis: int, start: int, stop: int) -> Iterator[Instruction]:
         """The scores of some classes again, their derivative over them, and their gradient."""
         head, scores = self._head, self._head.rows.scores
-        z = self.make.new_operand((scores.shape[0], stop - start), scores.dtype)
+        z = self.make.new_rows(scores.shape[0], stop - start, scores.dtype)
         again, derivative = (self.instructions[s] for s in (head.rows.steps[0], head.derivative))
         yield self.make.call(again, _columns(again, z, start, stop))
         named = derivative.by_name

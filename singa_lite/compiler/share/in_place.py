@@ -12,7 +12,7 @@ from singa_lite.kernels.interface import SIGNATURES
 def in_place(program: Program) -> Program:
     """Merge the block of an output into the block of an input, in one walk along the order.
 
-    An input qualifies if the interface lists it for that output, both are whole intermediate blocks of one shape,
+    An input qualifies if the interface lists it for that output, both are all of an intermediate block, of one shape,
     dtype and strides, nobody uses the input's block later, and the instruction has no other operand over it. The
     output must be new there. Merging never raises the sum of live bytes at any step.
     """
@@ -68,7 +68,7 @@ class _Walk:
         if self.first[output.block] != step or self.last[given.block] != step or output[1:] != given[1:]:
             return False
         size = self.sizes.get(output.block)
-        if size is None or size != self.sizes.get(given.block) or size != output.nbytes:
+        if size is None or size != self.sizes.get(given.block) or size != output.stop:
             return False
         return not any(o is not None and o.block == given.block for i, o in enumerate(operands) if i != source)
 

@@ -75,6 +75,8 @@ FUSIONS = (("linear", "relu"), ("conv2d", "relu"), ("conv2d", "sigmoid"), *eleme
 #: What a tile of a large gradient may take: as much as the second-level cache of a large GPU, for a product to be worth
 #: its launch.
 TILE_BYTES = 32 << 20
+#: Rows of factors begin at multiples of so many bytes: cuBLASLt's fastest kernels want it.
+ROW_BYTES = 16
 
 
 def cuda(
@@ -92,7 +94,8 @@ def cuda(
     """
     layouts = LAYOUTS if channels_last else {}
     strides_matter = {*SUMS, "attention", "attention_derivative"}
-    made = partial(KernelSet, "cuda", layouts=layouts, strides_matter=strides_matter, tile_bytes=TILE_BYTES)
+    wanted = {"tile_bytes": TILE_BYTES, "row_bytes": ROW_BYTES}
+    made = partial(KernelSet, "cuda", layouts=layouts, strides_matter=strides_matter, **wanted)
     kernels = _kernels({**ELEMENTS, **SUMS}, loader, in_float32=True)
     own = made(kernels, fallback, fusions=FUSIONS, one_pass=True)
     own.joins = updates.joins(loader)
