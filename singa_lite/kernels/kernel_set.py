@@ -92,7 +92,8 @@ class KernelSet:
     and those of the fallback. any_strides: {kernel of this set: those of its tensors that may lie with gaps all the
     same}. tile_bytes: of the gradient of a large weight that is made and applied at a time, what a
     cache of the processor holds. row_bytes: what divides the distance of the rows of a matrix that passes make, as
-    products are faster so; 1: rows have no gaps. one_pass: whether its fused calls go over memory less often than the calls apart.
+    products are faster so; 1: rows have no gaps. one_pass: whether its fused calls go over memory less often than the
+    calls apart.
     """
 
     #: Whether products in bfloat16 are made by instructions of the processor for them.

@@ -53,9 +53,9 @@ class Target:
     scratch_bytes: the rule; in_one_pass: whether a fused call takes less time than the calls apart. strides_matter:
     kernels whose results may depend on any strides of their operands; inner_strides_matter: those, and those on any but
     that of axis 0. free_of_strides: of which operands they do not depend on them. tile_bytes: of a large
-    gradient that is made and applied at a time. row_bytes: as of `KernelSet`. alignment: bytes, which divides all offsets in the arena; by default a
-    cache line, and the widest vector register. limit: bytes that the arena may have at most; None: as many as it takes.
-    link: the rate of copies to host memory as a share of that of the device's own, where values may be offloaded so
+    gradient that is made and applied at a time. row_bytes: as of `KernelSet`. alignment: bytes, which divides all
+    offsets in the arena; by default a cache line, and the widest vector register. limit: bytes that the arena may have
+    at most; None: as many as it takes. link: the rate of copies to host memory as a share of that of the device's own, where values may be offloaded so
     that the limit holds; None: they may not. cost: of what is done again, the seconds. narrow: how activations are
     stored; None: as they were recorded. variant: the rule that names the way in which a call is done. class_tiles:
     whether a product is made twice so that scores and gradient of a head need not exist whole. lanes: how many

@@ -19,6 +19,7 @@ from singa_lite.kernels.cuda_kernels import (
     linear,
     loss,
     norms,
+    odd_product,
     places,
     pooling,
     quantized,
@@ -94,8 +95,14 @@ def cuda(
     """
     layouts = LAYOUTS if channels_last else {}
     strides_matter = {*SUMS, "attention", "attention_derivative"}
-    wanted = {"tile_bytes": TILE_BYTES, "row_bytes": ROW_BYTES}
-    made = partial(KernelSet, "cuda", layouts=layouts, strides_matter=strides_matter, **wanted)
+    made = partial(
+        KernelSet,
+        "cuda",
+        layouts=layouts,
+        strides_matter=strides_matter,
+        tile_bytes=TILE_BYTES,
+        row_bytes=ROW_BYTES,
+    )
     kernels = _kernels({**ELEMENTS, **SUMS}, loader, in_float32=True)
     own = made(kernels, fallback, fusions=FUSIONS, one_pass=True)
     own.joins = updates.joins(loader)
@@ -109,8 +116,9 @@ def cuda(
     own.kernels |= composed
     both = composed.keys() & found.kernels.keys()
     found.kernels |= {name: FasterWithScratch(found.kernels[name], composed[name]) for name in sorted(both)}
-    found.has_levels = True
-    return found
+    divided = made(odd_product.products(found), found, fusions=found.fusions)
+    divided.has_levels = found.has_levels = True
+    return divided
 
 
 def _composed(kernels: KernelSet, loader: Loader) -> dict[str, Kernel]:

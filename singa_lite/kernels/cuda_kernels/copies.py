@@ -16,13 +16,13 @@ from dataclasses import replace
 import numpy as np
 
 from singa_lite.common.array_types import DType
-from singa_lite.common.strides import laid_out, memory_order
+from singa_lite.common.strides import laid_out, memory_order, ordered_strides, span
 from singa_lite.kernels.built import CallBuilder
 from singa_lite.kernels.call import Call
 from singa_lite.kernels.cuda_kernels.elementwise import copied
 from singa_lite.kernels.cuda_kernels.routine import Routine
 from singa_lite.kernels.cuda_kernels.source import HALVES
-from singa_lite.kernels.cuda_kernels.walk import dense
+from singa_lite.kernels.cuda_kernels.walk import VECTOR_BYTES, dense
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import TensorSpec
 
@@ -81,13 +81,14 @@ def _narrowed(call: Call, half: DType, results: bool) -> _Copies:
     if any(call[name].dtype == _WIDE for name in stay):
         stay.add("bias")
     wide = {name: spec for name, spec in call.operands.items() if spec.dtype == _WIDE and name not in stay}
-    return {name: _dense_like(spec, half) for name, spec in wide.items()}
+    like = aligned_like if SIGNATURES[call.kernel].facts.multiplies == "tensors" else _dense_like
+    return {name: like(spec, half) for name, spec in wide.items()}
 
 
 def _over_copies(call: Call, build: CallBuilder[Routine], copies: _Copies) -> Routine | None:
-    """The routine over copies in the scratch, which have no gaps; None where the builder has none."""
+    """The routine over copies in the scratch; None where the builder has none."""
     routine = Routine()
-    buffers = {spec: routine.temporary((spec.size,), spec.dtype) for spec in copies.values()}
+    buffers = {spec: routine.temporary((span_elements(spec),), spec.dtype) for spec in copies.values()}
     inner = build(replace(call, operands={**call.operands, **copies}))
     if inner is None:
         return None
@@ -105,6 +106,20 @@ def _dense_like(spec: TensorSpec, dtype: DType) -> TensorSpec:
     """Without gaps, its axes in memory in the same order."""
     axes = memory_order(spec.shape, spec.strides)
     return TensorSpec(spec.shape, dtype, laid_out(spec.shape, axes, dtype.itemsize))
+
+
+def aligned_like(spec: TensorSpec, dtype: DType) -> TensorSpec:
+    """The same, but that rows of matrices begin at multiples of 16 bytes: products are faster so."""
+    axes = memory_order(spec.shape, spec.strides)
+    padded = [*spec.shape]
+    if spec.ndim > 1:
+        padded[axes[-1]] += -padded[axes[-1]] % (VECTOR_BYTES // dtype.itemsize)
+    return TensorSpec(spec.shape, dtype, ordered_strides(padded, axes, dtype.itemsize))
+
+
+def span_elements(spec: TensorSpec) -> int:
+    """Elements from the first to the last, those in gaps too; of strides that are not negative."""
+    return len(span(spec.shape, spec.strides, spec.dtype.itemsize)) // spec.dtype.itemsize
 
 
 def _lie_alike(spec: TensorSpec, other: TensorSpec) -> bool:
