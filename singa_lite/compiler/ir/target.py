@@ -55,15 +55,16 @@ class Target:
     that of axis 0. free_of_strides: of which operands they do not depend on them. tile_bytes: of a large
     gradient that is made and applied at a time. row_bytes: as of `KernelSet`. alignment: bytes, which divides all
     offsets in the arena; by default a cache line, and the widest vector register. limit: bytes that the arena may have
-    at most; None: as many as it takes. link: the rate of copies to host memory as a share of that of the device's own, where values may be offloaded so
-    that the limit holds; None: they may not. cost: of what is done again, the seconds. narrow: how activations are
-    stored; None: as they were recorded. variant: the rule that names the way in which a call is done. class_tiles:
-    whether a product is made twice so that scores and gradient of a head need not exist whole. lanes: how many
-    instructions may run at the same time, in plans whose instructions may (`parallel.py`); share: of how many threads
-    each of these is then made, 0: of all, as they run one after the other after all. rules: of the user, by which the
-    record is rewritten before anything else. levels: the rule that says with which further numbers of bytes of scratch
-    a call may be done. thrifty: calls are planned with the least of them, and not with those of `scratch_bytes`.
-    most_joined: the rule that says how many calls are faster as one.
+    at most; None: as many as it takes. link: the rate of copies to host memory as a share of that of the device's
+    own, where values may be offloaded so that the limit holds; None: they may not. cost: of what is done again, the
+    seconds. narrow: how activations are stored; None: as they were recorded. variant: the rule that names the way
+    in which a call is done. class_tiles: whether a product is made twice so that scores and gradient of a head need
+    not exist whole. lanes: how many instructions may run at the same time, in plans whose instructions may
+    (`parallel.py`); share: of how many threads each of these is then made, 0: of all, as they run one after the
+    other after all. rules: of the user, by which the record is rewritten before anything else. levels: the rule
+    that says with which further numbers of bytes of scratch a call may be done. thrifty: calls are planned with the
+    least of them, and not with those of `scratch_bytes`. most_joined: the rule that says how many calls are faster
+    as one.
     """
 
     fusions: Collection[tuple[str, str]] = frozenset()
