@@ -25,8 +25,6 @@ MIB = 1 << 20
 TORCH = "torch"
 #: Kinds of items that check results.
 CHECKS = ("contract", "losses", "memcheck", "racecheck")
-#: What a row of attention says.
-ATTENTION = (("kernel", ""), ("precision", ""), ("by", ""), ("tile, MiB", ""), ("us", ",.0f"), ("TFLOP/s", ",.0f"))
 
 
 class Step(NamedTuple):
@@ -93,13 +91,6 @@ def checks(found: dict[str, dict[str, Any]]) -> Table:
     return Table([("items", ""), ("number", ",.0f"), ("right", ",.0f")], rows)
 
 
-def attention(paths: Iterable[Path]) -> Table:
-    """The rows of the item `attention`."""
-    lines = [line["row"] for path in paths for line in written(path) if line["item"] == "attention" and "row" in line]
-    rows = [[*(str(row.get(name, "")) for name, _ in ATTENTION[:4]), row["us"], row["TFLOP_s"]] for row in lines]
-    return Table(ATTENTION, rows)
-
-
 def origin(found: dict[str, dict[str, Any]], command: str) -> figure_file.Origin:
     """The GPU and the versions that the run found."""
     said = found["versions"]["values"]
@@ -117,11 +108,7 @@ def main() -> int:
     found = results(options.results)
     if "versions" not in found:
         parser.error("wanted results of part 1 among the files, received none with the item `versions`")
-    tables = {
-        "steps": beside_torch(steps(found)),
-        "checks": checks(found),
-        "attention": attention(options.results),
-    }
+    tables = {"steps": beside_torch(steps(found)), "checks": checks(found)}
     if options.write:
         figure_file.write(options.write, origin(found, "python benchmarks/gpu_first.py"), tables)
     print("\n\n".join(table.markdown() for table in tables.values()))

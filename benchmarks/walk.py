@@ -27,8 +27,8 @@ PACKAGES = HOME + "singa_lite" + os.sep
 MOST = {
     "add": (48, 200),
     "compile": (34, 146),
-    "plan_batch": (149, 987),
-    "first batch": (168, 1172),
+    "plan_batch": (150, 990),
+    "first batch": (169, 1175),
     "repeated batch": (43, 138),
     "save": (44, 234),
 }

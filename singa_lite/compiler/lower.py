@@ -92,9 +92,9 @@ class Lowering:
         kept otherwise: such an engine may take twenty times as long. Then they get what there is room for.
         """
         with collector_paused():
-            return with_workspaces(self._within(limit), limit)
+            return with_workspaces(self._usual_or_thrifty_plan(limit), limit)
 
-    def _within(self, limit: int) -> Placed:
+    def _usual_or_thrifty_plan(self, limit: int) -> Placed:
         try:
             return self._limited_plan(limit)
         except LimitError:
