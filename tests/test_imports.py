@@ -79,6 +79,7 @@ CLOSED = {
     "kernels.cuda_kernels": (
         *("common.array_types", "common.errors", "common.strides"),
         *("kernels.composed", "kernels.low_rank_product", "kernels.pieces", "kernels.quantized_product"),
+        "kernels.stored_update",
         *BESIDE,
     ),
 }
