@@ -19,6 +19,9 @@ from singa_lite.kernels.kernel_set import TensorSpec, specs_of
 from test_activation_values import normal
 from test_update_values import SGD
 
+#: Of an H100. There sums of a ResNet-50 took longest by 1,056 blocks, and least by 264.
+MULTIPROCESSORS = 132
+
 
 def plain(*shape: int, dtype: Any = np.float32) -> TensorSpec:
     size = np.dtype(dtype).itemsize
@@ -75,7 +78,7 @@ def test_kernels_of_a_call(label):
 )
 def test_sums_over_images_of_nets_keep_a_whole_gpu_busy(shape):
     found = plane.plane((1,), [image(*shape)])
-    assert found.blocks >= 256
+    assert found.blocks >= MULTIPROCESSORS
     assert found.struct["packs"]
     assert found.kept * found.slabs * 8 <= 4 << 20, "scratch"
 
