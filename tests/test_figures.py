@@ -51,7 +51,8 @@ def test_pages_show_what_the_files_have(pages):
 def test_each_file_names_machine_versions_and_date(pages, figure_file):
     for path in FIGURES.glob("*.json"):
         origin = figure_file.read(path).origin
-        assert re.search("core|NVIDIA", origin.machine) and origin.versions and re.fullmatch(r"20\d\d-\d\d-\d\d", origin.date), path
+        assert re.search("core|NVIDIA", origin.machine) and origin.versions, path
+        assert re.fullmatch(r"20\d\d-\d\d-\d\d", origin.date), path
         program = re.search(r"benchmarks/\w+\.py", origin.command)
         assert (ROOT / program[0]).is_file() if program else not origin.command, path
 
