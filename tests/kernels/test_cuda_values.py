@@ -19,7 +19,7 @@ from every_set import WITHOUT_LIBRARIES, parameter
 from host_kernels import cuda_on_host
 from host_loader import Build, HostLoader, missing_to_run, rounds_once
 from kernel_case import Tensors, garbage, run
-from kernel_cases import CASES
+from kernel_cases import CASES, STORED
 from kernel_cases_gpu import FURTHER, convolution
 from kernel_sets import cuda_sets
 from kernel_sizes import build
@@ -99,7 +99,7 @@ OFF = {"float16": 2.0**-10, "float64": 2.0**-44}
 @pytest.mark.parametrize("name", sorted({*map(kernel_of, CASES)}))
 def test_other_dtypes(cuda, name, dtype):
     cases = rows_of(name, *([CASES] if dtype == "float16" else []), FURTHER)
-    if name in cuda.kernels and cases:
+    if name in cuda.kernels and name not in STORED and cases:  # values in bfloat16 are those of float32
         over_rows(near_float64, ((case, (cuda, case, dtype)) for case in cases))
 
 
@@ -167,13 +167,28 @@ def test_nan_of_one_image_stays_in_it_and_passes_relu(cuda, label):
         assert np.isnan(tensors[-1][1]).any(), name
 
 
+@pytest.mark.parametrize("before", [0, 1, 63, 64, 65, 200])
 @pytest.mark.parametrize("features", [1, 31, 300])
-def test_gradients_of_one_id_are_added_in_the_order_of_its_places(cuda, features):
-    dy, gradient, wanted = normal(700, features), empty(3, features), np.zeros(features, np.float32)
-    run(cuda, "embedding_gradient", [np.full(700, 2, np.uint8), dy, gradient], {"first": 0, "padding": -1})
-    for row in dy:
+def test_gradients_of_one_id_are_added_in_the_order_of_its_places(cuda, features, before):
+    """By pieces of 64, whatever occurs of other ids."""
+    dy, gradient = normal(before + 700, features), np.empty((3, features), np.float32)
+    ids = np.full(before + 700, 2, np.uint8)
+    ids[np.random.default_rng(1).permutation(ids.size)[:before]] = 1
+    run(cuda, "embedding_gradient", [ids, dy, gradient], {"first": 0, "padding": -1})
+    rows, wanted = dy[ids == 2], np.zeros(features, np.float32)
+    for piece in (rows[start : start + 64] for start in range(0, 640, 64)):
+        wanted += in_order(piece)
+    for row in rows[640:]:
         wanted += row
-    np.testing.assert_array_equal(gradient, [0 * wanted, 0 * wanted, wanted])
+    np.testing.assert_array_equal(gradient[[0, 2]], [0 * wanted, wanted])
+
+
+def in_order(rows: np.ndarray) -> np.ndarray:
+    """Their sum, one after the other."""
+    total = np.zeros(rows.shape[1], np.float32)
+    for row in rows:
+        total += row
+    return total
 
 
 def test_the_largest_entry_of_rows_with_nan_and_ties(cuda):

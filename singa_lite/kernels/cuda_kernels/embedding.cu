@@ -7,7 +7,7 @@
 
 // Keys of a run that sort_tiles sorts.
 #define TILE 256
-// Keys of a piece. Pieces whose keys are all of one row are summed apart, so that many warps share a long run of a row.
+// Keys of a piece of a row, which is summed apart, so that many warps share a row that occurs often.
 #define PIECE 64
 // Features that one warp sums at a time: COLUMNS for each lane, so that their loads overlap.
 #define COLUMNS 4
@@ -97,13 +97,19 @@ template <class Body> __device__ inline void each_item(int64 items, int64 featur
         body(i / chunks, Sums{features, i % chunks * width + threadIdx.x % LANES, {}});
 }
 
-// sums[piece][feature] of the pieces whose keys are all of one row; of others nothing.
-extern "C" __global__ void sum_pieces(const uint64* keys, const T* dy, C* pieces, int64 count, int64 features) {
-    each_item(count, features, [=](int64 piece, Sums sums) {
-        const int64 first = piece * PIECE, end = first + PIECE;
-        if (keys[first] >> 32 != keys[end - 1] >> 32 || keys[first] >> 32 == NO_ROW) return;
-        sums.add_keys(keys, dy, first, end);
-        sums.each([=](int64 feature, C sum) { pieces[piece * features + feature] = sum; });
+// pieces[slot][feature]: sums of the full pieces of rows. A row's pieces count from its own first key, so that its sum does
+// not go by the rows beside it; a piece's slot is that of PIECE neighbouring keys in which it begins. At most one of them
+// begins there and is full: that of the row of the last of these keys.
+extern "C" __global__ void sum_pieces(const uint64* keys, const int64* starts, const T* dy, C* pieces, int64 count,
+                                      int64 features) {
+    each_item(count, features, [=](int64 slot, Sums sums) {
+        const uint64 row = keys[slot * PIECE + PIECE - 1] >> 32;
+        if (row == NO_ROW) return;
+        const int64 own = starts[row], behind = own - slot * PIECE;
+        const int64 first = behind >= 0 ? own : slot * PIECE + (behind % PIECE + PIECE) % PIECE;
+        if (first + PIECE > starts[row + 1]) return;
+        sums.add_keys(keys, dy, first, first + PIECE);
+        sums.each([=](int64 feature, C sum) { pieces[slot * features + feature] = sum; });
     });
 }
 
@@ -114,10 +120,9 @@ __device__ inline void sum_rows(const uint64* keys, const int64* starts, const C
     each_item(rows, features, [=](int64 row, Sums sums) {
         const int64 first = starts[row], end = starts[row + 1];
         if (first == end && !every) return;
-        const int64 from = (first + PIECE - 1) / PIECE, to = max(from, end / PIECE);
-        sums.add_keys(keys, dy, first, min(from * PIECE, end));
-        sums.add(from, to, [=](int64 piece) { return pieces + piece * features; });
-        sums.add_keys(keys, dy, to * PIECE, end);
+        const int64 full = (end - first) / PIECE;
+        sums.add(first / PIECE, first / PIECE + full, [=](int64 slot) { return pieces + slot * features; });
+        sums.add_keys(keys, dy, first + full * PIECE, end);
         sums.each([=](int64 feature, C sum) { body(row * features + feature, sum); });
     });
 }

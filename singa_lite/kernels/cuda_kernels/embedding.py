@@ -78,7 +78,7 @@ def _sorted_by_row(
     pieces = routine.temporary((max(count, 1), features), computed(dy.dtype))
     if count:
         counts, grid = (np.int64(count), np.int64(features)), _warps(count, features)
-        routine.launch(FILE, "sum_pieces", keys, dy, pieces, *counts, types=types, grid=grid)
+        routine.launch(FILE, "sum_pieces", keys, starts, dy, pieces, *counts, types=types, grid=grid)
     return keys, starts, pieces
 
 
