@@ -257,7 +257,10 @@ _INCONCLUSIVE = "address_solver_inconclusive"
 UNDECIDED = {
     "in_top_k_of_rows": _BY_INDEX,
     "hits_at_k": _BY_INDEX,
-    "sort_tiles": _BY_TABLE,
+    "sort_tiles": _BY_INDEX,
+    "embedding_gradient": _BY_INDEX,
+    "embedding_gradient_add": _BY_INDEX,
+    "sgd_rows": _BY_INDEX,
     "merge_runs": _SEARCH,
     "find_rows": _SEARCH,
     "cached_attention": _SEARCH,
