@@ -65,7 +65,7 @@ def _least(each: Sequence[Step]) -> Step:
     return Step(min(step.milliseconds for step in each), min(step.peak for step in each))
 
 
-def beside_torch(sides: dict[str, dict[str, Step]]) -> Table:
+def comparison(sides: dict[str, dict[str, Step]]) -> Table:
     """Each of our sides beside the fastest of PyTorch's ways in the same precision."""
     columns = [("net, step", ""), ("ms", ",.2f"), ("PyTorch's ms", ",.2f"), ("PyTorch's way", ""), ("time", ".2f")]
     columns += [("peak, MiB", ",.0f"), ("PyTorch's peak, MiB", ",.0f"), ("bytes", ".2f")]
@@ -108,7 +108,7 @@ def main() -> int:
     found = results(options.results)
     if "versions" not in found:
         parser.error("wanted results of part 1 among the files, received none with the item `versions`")
-    tables = {"steps": beside_torch(steps(found)), "checks": checks(found)}
+    tables = {"steps": comparison(steps(found)), "checks": checks(found)}
     if options.write:
         figure_file.write(options.write, origin(found, "python benchmarks/gpu_first.py"), tables)
     print("\n\n".join(table.markdown() for table in tables.values()))

@@ -57,9 +57,10 @@ def begin_state(state: Mapping[str, Tensor], value: Tensor, name: str | None, ro
 
 
 def _spread(error: Tensor, value: Tensor, stream: int) -> None:
-    """Gives each element an error by its place, some rows at a time. A zero keeps 0: no bits lie below its own.
+    """Sets the rounding error of each element to a byte that follows from its place, some rows at a time.
 
-    Values are read past a recording, which has updated none of them: they have no state yet.
+    Elements that are 0 have the error 0, as no bits lie below their own. Values are read past a recording, which has
+    updated none of them: they have no state yet.
     """
     columns = max(prod(error.shape[1:]), 1)
     rows = max(1, _TOGETHER // columns)

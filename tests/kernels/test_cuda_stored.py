@@ -1,4 +1,4 @@
-"""Parameters in bfloat16 on a GPU: CUDA's kernels round to NumPy's bits, and nets train as on a CPU, in one graph."""
+"""CUDA kernels for parameters in bfloat16 give NumPy's bits, and nets with such parameters train in one CUDA graph."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from singa_lite.common.array_types import DType
-from singa_lite.common.strides import laid_out, memory_order, ordered_strides, span
+from singa_lite.common.strides import memory_order, ordered_strides, span
 from singa_lite.kernels.built import CallBuilder
 from singa_lite.kernels.call import Call
 from singa_lite.kernels.cuda_kernels.elementwise import copied
@@ -66,13 +66,13 @@ def _conversions(call: Call, in_float32: bool) -> Iterator[_Copies]:
         return
     narrow = [name for name, spec in call.operands.items() if spec.dtype == halves[0]]
     if narrow in (["weight"], ["b"]) and not call.settings.get("transpose_a"):
-        yield {narrow[0]: _dense_like(call[narrow[0]], _WIDE)}
+        yield {narrow[0]: call[narrow[0]].without_gaps(_WIDE)}
         return
     if SIGNATURES[call.kernel].facts.multiplies:
         yield _narrowed(call, halves[0], results=False)
         yield _narrowed(call, halves[0], results=True)
     if in_float32:
-        yield {name: _dense_like(spec, _WIDE) for name, spec in call.operands.items() if spec.dtype == halves[0]}
+        yield {name: spec.without_gaps(_WIDE) for name, spec in call.operands.items() if spec.dtype == halves[0]}
 
 
 def _narrowed(call: Call, half: DType, results: bool) -> _Copies:
@@ -81,14 +81,14 @@ def _narrowed(call: Call, half: DType, results: bool) -> _Copies:
     if any(call[name].dtype == _WIDE for name in stay):
         stay.add("bias")
     wide = {name: spec for name, spec in call.operands.items() if spec.dtype == _WIDE and name not in stay}
-    like = aligned_like if SIGNATURES[call.kernel].facts.multiplies == "tensors" else _dense_like
+    like = _with_aligned_rows if SIGNATURES[call.kernel].facts.multiplies == "tensors" else TensorSpec.without_gaps
     return {name: like(spec, half) for name, spec in wide.items()}
 
 
 def _over_copies(call: Call, build: CallBuilder[Routine], copies: _Copies) -> Routine | None:
     """The routine over copies in the scratch; None where the builder has none."""
     routine = Routine()
-    buffers = {spec: routine.temporary((span_elements(spec),), spec.dtype) for spec in copies.values()}
+    buffers = {spec: routine.temporary((_spanned_elements(spec),), spec.dtype) for spec in copies.values()}
     inner = build(replace(call, operands={**call.operands, **copies}))
     if inner is None:
         return None
@@ -102,14 +102,8 @@ def _over_copies(call: Call, build: CallBuilder[Routine], copies: _Copies) -> Ro
     return routine
 
 
-def _dense_like(spec: TensorSpec, dtype: DType) -> TensorSpec:
-    """Without gaps, its axes in memory in the same order."""
-    axes = memory_order(spec.shape, spec.strides)
-    return TensorSpec(spec.shape, dtype, laid_out(spec.shape, axes, dtype.itemsize))
-
-
-def aligned_like(spec: TensorSpec, dtype: DType) -> TensorSpec:
-    """The same, but that rows of matrices begin at multiples of 16 bytes: products are faster so."""
+def _with_aligned_rows(spec: TensorSpec, dtype: DType) -> TensorSpec:
+    """`spec.without_gaps`, but that rows of matrices begin at multiples of 16 bytes: products are faster so."""
     axes = memory_order(spec.shape, spec.strides)
     padded = [*spec.shape]
     if spec.ndim > 1:
@@ -117,7 +111,7 @@ def aligned_like(spec: TensorSpec, dtype: DType) -> TensorSpec:
     return TensorSpec(spec.shape, dtype, ordered_strides(padded, axes, dtype.itemsize))
 
 
-def span_elements(spec: TensorSpec) -> int:
+def _spanned_elements(spec: TensorSpec) -> int:
     """Elements from the first to the last, those in gaps too; of strides that are not negative."""
     return len(span(spec.shape, spec.strides, spec.dtype.itemsize)) // spec.dtype.itemsize
 

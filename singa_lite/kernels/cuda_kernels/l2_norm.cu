@@ -2,26 +2,11 @@
 #include "plane.cuh"
 
 // Partial sums of a * b.
-template <class L>
-__device__ __forceinline__ void dots_of_slab(const Plane<2>& plane, const T* a, const T* b, double* dots,
-                                             double* memory) {
-    const int V = L::COUNT;
-    const Part part = part_of(plane);
-    double dot[V] = {};
-    if (part.held) {
-        each_pair<L>(plane, part, a, b, [&](const int64(&)[2], C u, C v, int j) {
-            dot[j] = fma((double)u, (double)v, dot[j]);
-        });
-    }
-    sum_down(plane, part, dot, memory);
-    keep_partial(plane, part, dot, dots);
-}
-
 extern "C" __global__ void slab_dots(Plane<2> plane, const T* a, const T* b, double* dots) {
     __shared__ double memory[VECTOR * THREADS];
-    by_lanes(plane, are_aligned(in(a), in(b)), [&](auto lanes) {
-        dots_of_slab<decltype(lanes)>(plane, a, b, dots, memory);
-    });
+    auto add = [](const int64(&)[2], C u, C v, double& dot) { dot = fma((double)u, (double)v, dot); };
+    by_lanes(plane, are_aligned(in(a), in(b)),
+             [&](auto lanes) { sum_of_slab<decltype(lanes)>(plane, a, b, dots, memory, add); });
 }
 
 extern "C" __global__ void l2_norms(const double* dots, unsigned slabs, int64 samples, int64 stride, double epsilon,

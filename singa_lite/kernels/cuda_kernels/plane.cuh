@@ -207,6 +207,17 @@ __device__ inline void keep_partial(const Plane<N>& plane, const Part& part, con
     for (int j = 0; j < V; ++j) partial[(part.kept + j) * plane.slabs + part.slab] = own[j];
 }
 
+// Partial sums of a number of each index. plane: a, b, and perhaps more. add(offsets, elements of a and b, sum).
+template <class L, int N, typename A, class Add>
+__device__ __forceinline__ void sum_of_slab(const Plane<N>& plane, const T* a, const T* b, A* sums, A* memory, Add add) {
+    const Part part = part_of(plane);
+    A sum[L::COUNT] = {};
+    if (part.held)
+        each_pair<L>(plane, part, a, b, [&](const int64(&at)[N], C u, C v, int j) { add(at, u, v, sum[j]); });
+    sum_down(plane, part, sum, memory);
+    keep_partial(plane, part, sum, sums);
+}
+
 // Partial sums of two numbers of each index. plane: a, b, and perhaps more. begin(first kept index) has what adds an
 // index's numbers: add(offsets, elements of a and b, which kept index, sum, product).
 template <class L, int N, class Begin>

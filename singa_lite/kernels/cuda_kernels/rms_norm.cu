@@ -1,5 +1,4 @@
-// Root mean square normalization of rows in C order without gaps: a warp for each row; gamma's gradient in
-// two stages.
+// Root mean square normalization of rows in C order without gaps: a warp for each row; gamma's gradient in two stages.
 #include "plane.cuh"
 
 #define EACH_FEATURE(i) for (int64 i = LANE; i < features; i += LANES)
@@ -32,41 +31,11 @@ extern "C" __global__ void rms_norm_derivative(const T* dy, const T* x, const T*
 }
 
 // Partial sums over rows of dy * x * inv_rms. plane: dy, x, inv_rms.
-template <class L>
-__device__ __forceinline__ void gradients_of_slab(const Plane<3>& plane, const T* dy, const T* x, const T* inv_rms,
-                                                  C* sums, C* memory) {
-    struct Kept {
-        Loaded<L, T> dy, x;
-        T inverse;
-    };
-    const Part part = part_of(plane);
-    C sum[L::COUNT] = {};
-    if (part.held) {
-        int64 base[3];
-        offsets(plane.kept, (unsigned)part.kept, base);
-        each_row<L, Kept>(
-            part, plane.height,
-            [&](int64 row, Kept& kept) {
-                int64 at[3];
-                locate<L>(plane.summed, row, base, at);
-                kept.dy.load(dy + at[0], inner(plane.kept, 0));
-                kept.x.load(x + at[1], inner(plane.kept, 1));
-                kept.inverse = inv_rms[at[2]];
-            },
-            [&](const Kept& kept) {
-#pragma unroll
-                for (int j = 0; j < L::COUNT; ++j)
-                    sum[j] = fma(C(kept.dy.v[j]), C(kept.x.v[j]) * C(kept.inverse), sum[j]);
-            });
-    }
-    sum_down(plane, part, sum, memory);
-    keep_partial(plane, part, sum, sums);
-}
-
 extern "C" __global__ void rms_slab_gradients(Plane<3> plane, const T* dy, const T* x, const T* inv_rms, C* sums) {
     __shared__ C memory[VECTOR * THREADS];
+    auto add = [=](const int64(&at)[3], C dy, C x, C& sum) { sum = fma(dy, x * C(inv_rms[at[2]]), sum); };
     by_lanes(plane, are_aligned(in(dy), in(x)),
-             [&](auto lanes) { gradients_of_slab<decltype(lanes)>(plane, dy, x, inv_rms, sums, memory); });
+             [&](auto lanes) { sum_of_slab<decltype(lanes)>(plane, dy, x, sums, memory, add); });
 }
 
 extern "C" __global__ void rms_norm_gradient(const C* sums, unsigned slabs, T* dgamma, int64 features) {

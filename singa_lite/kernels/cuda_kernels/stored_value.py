@@ -1,4 +1,4 @@
-"""Values in bfloat16: float32 rounded by chance, or split into a value and an error of 8 bits, and joined again."""
+"""Kernels for parameters in bfloat16: stochastic rounding, and a split into a value and an 8-bit error and back."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _joined(call: Call) -> Routine | None:
 
 
 def _launched(kernel: str, walked: tuple[TensorSpec, ...], wide: TensorSpec, *arguments: Argument) -> Routine | None:
-    """The kernel over the elements of `walked`. wide: its operand in float32; another dtype is none of its kind."""
+    """Returns the launch over the elements of `walked`; None where `wide`, the float32 operand, has another dtype."""
     found = walk(wide.shape, walked, vector=4)
     if found is None or wide.dtype != _WIDE:
         return None
