@@ -29,7 +29,7 @@ def ours(task: Task, shard: str | None = None) -> dict[str, Any]:
     singa_side.use_once()
     level = high_water()
     x, y = read_batch(task.folder)
-    mine = Share(ranks.rank, ranks.size).of(0, len(x))
+    mine = Share(ranks.rank, ranks.size).slice_of(0, len(x))
     net = singa_side.built(task.net, 0.0)
     arrays = ((name, net.device.array(value)) for name, value in net.parameters().items())
     singa_side.read_weights(task.folder, arrays)
