@@ -26,6 +26,21 @@ def sets_of_a_chain() -> list[KernelSet]:
     return found
 
 
+#: Names of CUDA sets that have neither cuDNN before them nor the host behind them.
+WITHOUT_CUDNN = ("cuda", "gpu-own")
+
+
+def is_left(key: str) -> bool:
+    """Whether the sets of WITHOUT_CUDNN leave a case to cuDNN or the host."""
+    kernel, _, kind = key.partition(":")
+    return (kernel.startswith("conv2d") and not kind.startswith("depthwise")) or key == "linear:no_bias tanh"
+
+
+def leaves(kernels: KernelSet, key: str) -> bool:
+    """Whether the set is among WITHOUT_CUDNN, and leaves the case."""
+    return kernels.name in WITHOUT_CUDNN and is_left(key)
+
+
 @cache
 def cuda_sets() -> list[KernelSet]:
     """The CUDA kernels compiled for the host, alone and with the libraries' kernels before them.

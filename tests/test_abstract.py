@@ -479,7 +479,7 @@ def test_tensors_have_shapes_and_strides_as_there(kernels):
 @pytest.mark.parametrize("name", NETS)
 def test_plans_of_a_gpu_are_those_of_the_stand_in(name):
     """Without NVIDIA's libraries, which a plan on a GPU asks: all that is known without them is equal to the byte."""
-    real = NETS[name](new_device("stand-in"))
+    real = NETS[name](new_device("stand-in", libraries=False))
     abstract = NETS[name](device.abstract("cuda", libraries=False))
     for net in (abstract, real):
         net.compile(optimizer.AdamW())
@@ -490,7 +490,7 @@ def test_what_the_libraries_want_lies_between_nothing_and_their_limit():
     """The stand-in for cuBLASLt wants workspace for some products and none for others."""
     devices = (
         device.abstract("cuda", workspace_limit=0),
-        new_device("stand-in with libraries"),
+        new_device("stand-in"),
         device.abstract("cuda"),
     )
     arenas = []

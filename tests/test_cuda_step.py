@@ -95,28 +95,27 @@ def trained(net: FeedForwardNet, script: Script, steps: int = STEPS) -> list[flo
     return [float(net.train_one_batch(*script.batch(np.random.default_rng(step)))[0]) for step in range(steps)]
 
 
-@pytest.mark.parametrize("kind", ["stand-in", "stand-in with libraries"])
 @pytest.mark.parametrize("name", NETS)
-def test_a_step_is_one_launch_with_the_losses_of_a_cpu(name, kind, monkeypatch):
-    is_one_launch(NETS[name], new_device(kind), of_a_cpu(NETS[name]), monkeypatch)
+def test_a_step_is_one_launch_with_the_losses_of_a_cpu(name, monkeypatch):
+    is_one_launch(NETS[name], new_device("stand-in"), of_a_cpu(NETS[name]), monkeypatch)
 
 
 @pytest.mark.parametrize("name", NETS)
 def test_a_step_in_16_bits_is_one_launch(name, monkeypatch):
     """Attention is the library's there, where heads are as it wants them."""
-    on = new_device("stand-in with libraries")
+    on = new_device("stand-in")
     is_one_launch(NETS[name], on, of_a_cpu(NETS[name]), monkeypatch, 2.0**-8, precision="bfloat16")
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", OTHERS)
 def test_steps_of_other_nets_are_one_launch(name, monkeypatch):
-    is_one_launch(SCRIPTS[name], new_device("stand-in with libraries"), of_a_cpu(SCRIPTS[name]), monkeypatch)
+    is_one_launch(SCRIPTS[name], new_device("stand-in"), of_a_cpu(SCRIPTS[name]), monkeypatch)
 
 
 @pytest.mark.parametrize("name", DRAWING)
 def test_steps_with_normal_numbers_are_one_launch_with_the_losses_of_calls_one_by_one(name, monkeypatch):
-    script, kind = SCRIPTS[name], "stand-in with libraries"
+    script, kind = SCRIPTS[name], "stand-in"
     wanted = trained(compiled(script, new_device(kind), graph=False), script)
     is_one_launch(script, new_device(kind), wanted, monkeypatch)
 

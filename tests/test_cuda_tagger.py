@@ -51,9 +51,8 @@ def test_losses_of_a_tagger_are_those_of_a_cpu_without_a_call_on_the_host(kind, 
     np.testing.assert_allclose(losses(tagger(new_device(kind), name)), wanted, rtol=1e-5)
 
 
-@pytest.mark.parametrize("libraries", [False, True])
-def test_from_the_third_step_on_a_step_is_one_launch(libraries):
-    on = new_device("stand-in with libraries" if libraries else "stand-in")
+def test_from_the_third_step_on_a_step_is_one_launch():
+    on = new_device("stand-in")
     net, stream = tagger(on, "LSTM"), on.runtime.stream
     losses(net, 2)
     eager, graphs = stream.eager, stream.graph_launches

@@ -178,7 +178,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, bool]]:
 
 
 def test_the_libraries_are_told_of_tf32_for_this_net_alone(asked):
-    on = new_device("stand-in with libraries")
+    on = new_device("stand-in")
     libraries = ["cuBLASLt", *([] if missing_cudnn() else ["cuDNN"])]
     plain, rounding = net_of(on), net_of(on, precision="tf32")
     wanted = trained(plain, 3)
@@ -208,7 +208,7 @@ def test_tf32_where_nothing_rounds_is_refused(on):
 
 
 def test_a_net_in_tf32_that_moves_to_a_cpu_says_so_and_keeps_its_parameters():
-    net = net_of(new_device("stand-in with libraries"), precision="tf32")
+    net = net_of(new_device("stand-in"), precision="tf32")
     trained(net, 1)
     net.to_device(device.new_cpu(kernels="numpy"))
     before = [tensor.to_numpy(value).copy() for value in net.param_values()]

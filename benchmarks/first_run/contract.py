@@ -9,6 +9,7 @@ import numpy as np
 
 from first_run.item import Context, Values, Wrong
 from first_run.prepared import PreparedCall, cases, exact_results
+from singa_lite.kernels.kernel_set import specs_of
 
 #: Roundings of the largest element that a result may be off by: the contract's own bound, and in 16 bits.
 MOST_ROUNDINGS, MOST_IN_16_BITS = 128, 32
@@ -24,7 +25,7 @@ def check(context: Context, key: str) -> Values:
     call = context.prepared.calls[key]
     values: Values = {}
     wrong = []
-    for side, kernels in _sets(context):
+    for side, kernels in _sets(context, call):
         found = _results(kernels, call)
         values[side] = {"error": _error(found, call), "equal_bits": _equal(found, call.host)}
         if not values[side]["error"] <= _most(call):
@@ -45,7 +46,7 @@ def again(context: Context, key: str) -> Values:
             tensors, settings = build(case, size, dtype)
             name = key.split(":")[0]
             call = PreparedCall(name, tensors, settings, exact_results(name, tensors, settings), {})
-            for side, kernels in _sets(context):
+            for side, kernels in _sets(context, call):
                 label = f"{side} {size} {dtype}"
                 outcome[label] = _outcome(kernels, call)
                 context.row({label: outcome[label]})
@@ -67,13 +68,15 @@ def _most(call: PreparedCall) -> int:
     return MOST_IN_16_BITS if any(t is not None and t.dtype == np.float16 for t in call.tensors) else MOST_ROUNDINGS
 
 
-def _sets(context: Context) -> list[tuple[str, Any]]:
-    """Our own kernels, and with them what comes before them."""
+def _sets(context: Context, call: PreparedCall) -> list[tuple[str, Any]]:
+    """Our own kernels where these do the call, and the libraries' with ours below them."""
     from gpu_kernels import OnGpu
 
-    on = context.machine.on
-    own = ("own", OnGpu("own", on, context.machine.without_libraries))
-    return [own] if context.options.own else [own, ("libraries", OnGpu("libraries", on, on.kernels))]
+    machine = context.machine
+    on, own = machine.on, machine.own_set()
+    found = [("own", OnGpu("own", on, own)), ("libraries", OnGpu("libraries", on, on.kernels))]
+    is_ours = machine.served_by(own, call.kernel, specs_of(call.tensors), call.settings) == "own"
+    return found[not is_ours : 1 if context.options.own else None]
 
 
 def _results(kernels: Any, call: PreparedCall) -> dict[str, Any]:

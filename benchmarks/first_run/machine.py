@@ -110,18 +110,13 @@ class Machine(ABC):
         return median(found)
 
     def own_set(self) -> KernelSet:
-        """The kernels of ours, without the libraries before them; composed ones call these."""
+        """The kernels of ours, without the libraries before them; products of composed ones are the libraries'."""
         return own_of(self.on.kernels)
 
     def fresh_set(self) -> KernelSet:
-        """The kernels of ours, of which none has built anything yet; composed ones call no library."""
+        """The kernels of ours but for composed ones, of which none has built anything yet."""
         own = self.own_set()
         return cuda(next(iter(own.kernels.values()))._loader, own.fallback)  # type: ignore[attr-defined]
-
-    @cached_property
-    def without_libraries(self) -> KernelSet:
-        """The kernels of ours, composed ones by our own products."""
-        return self.fresh_set()
 
     def served_by(self, kernels: KernelSet, name: str, specs: TensorSpecs, settings: Settings) -> str:
         """Who does a call: "library", "own" or "host"."""

@@ -80,12 +80,14 @@ def prepare(path: str, tiny: bool) -> int:
 
 
 def _calls() -> tuple[dict[str, PreparedCall], list[tuple[str, Types]]]:
-    from host_kernels import cuda_on_host
+    from host_kernels import cuda_on_host, cuda_with_libraries_on_host
+    from kernel_sets import is_left
 
-    kernels = cuda_on_host()
-    loader = next(iter(kernels.kernels.values()))._loader  # type: ignore[attr-defined]
-    made = {key: call for key, case in cases().items() if (call := _call(key, *case, kernels)) is not None}
-    return made, sorted({(file, types) for file, _, types in loader.launched})
+    own, all_of_them = cuda_on_host(), cuda_with_libraries_on_host()
+    loader = own.kernels["relu"]._loader  # type: ignore[attr-defined]
+    made = {key: _call(key, *case, all_of_them if is_left(key) else own) for key, case in cases().items()}
+    sources = sorted({(file, types) for file, _, types in loader.launched})
+    return {key: call for key, call in made.items() if call is not None}, sources
 
 
 def cases() -> dict[str, tuple[Any, str]]:

@@ -102,22 +102,18 @@ def _milliseconds(machine: Any, net: Any, x: Any, y: Any, steps: int) -> list[fl
 
 
 def calls(machine: Any, net: Any) -> Values:
-    """How many calls of a step the libraries do, kernels of ours, and the host; of the host by kernel. Of composed
-    kernels, which kernels of ours do a product that a library might do.
-    """
-    from library_calls import is_ours, steps_of
-    from singa_lite.kernels.composed import ComposedKernel, InnerCall
+    """How many calls of a step the libraries do, kernels of ours, and the host; of the host by kernel."""
+    from library_calls import steps_of
+    from singa_lite.device.host_fallback import HostFallback
+    from singa_lite.kernels.composed import InnerCall
     from singa_lite.kernels.kernel_set import specs_of
 
     kernels, found = net.device.kernels, Counter()
     for call in net.memory_plan.placed.planned.instructions:
         specs = specs_of(call.operands)
         side = machine.served_by(kernels, call.kernel, specs, call.settings)
-        found[side if side != "host" else f"host: {call.kernel}"] += 1
-        if side == "own" and call.kernel.split("*")[0] in kernels.kernels and kernels.has_levels:
-            found[f"refused by the libraries: {call.kernel}"] += 1
-        if isinstance(kernels.choose(call.kernel, specs, call.settings), ComposedKernel) and kernels.has_levels:
-            with here(net.device):
-                steps = [*steps_of(net.device, InnerCall(call.kernel, specs, call.settings))]
-            found[f"with products of ours: {call.kernel}"] += any(map(is_ours, steps))
-    return dict(+found)
+        with here(net.device):
+            steps = [*steps_of(net.device, InnerCall(call.kernel, specs, call.settings))]
+        on_the_host = any(isinstance(step, HostFallback) for step in steps)
+        found[f"host: {call.kernel}" if on_the_host else side] += 1
+    return dict(found)

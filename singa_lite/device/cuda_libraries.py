@@ -27,8 +27,8 @@ from singa_lite.runtime.cuda import Cuda
 from singa_lite.runtime.cupy_types import Cupy
 
 INSTALL = "pip install 'singa-lite[cuda13,cudnn13]'"
-WITHOUT_CUBLASLT = "products by plain kernels of ours, slower"
-WITHOUT_CUDNN = "convolutions and attention in 16 bits by plain kernels of ours, slower"
+WITHOUT_CUBLASLT = "products, attention and recurrent layers are done on the host, and no step is a CUDA graph"
+WITHOUT_CUDNN = "convolutions are done on the host, outside any CUDA graph; attention in 16 bits is slower"
 
 
 #: Bytes that a convolution may want of workspace by default, and a product, of whose algorithms none gains by more.

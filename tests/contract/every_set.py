@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kernel_sets import cuda_sets, sets_of_a_chain
+from kernel_sets import WITHOUT_CUDNN, cuda_sets, sets_of_a_chain
 from singa_lite.kernels.kernel_set import KernelSet
 
 CHAIN = sets_of_a_chain()
@@ -23,8 +23,12 @@ def parameter(kernels: KernelSet, *values: Any, label: str = "") -> Any:
     return pytest.param(kernels, *values, id=name, marks=[pytest.mark.gpu] if kernels.name.startswith("gpu") else [])
 
 
-#: For convolutions and products.
+#: For products.
 every_multiplying_set = pytest.mark.parametrize("kernels", [parameter(kernels) for kernels in [*CHAIN, *cuda_sets()]])
+#: For convolutions that only libraries have.
+every_convolving_set = pytest.mark.parametrize(
+    "kernels", [parameter(kernels) for kernels in [*CHAIN, *cuda_sets()] if kernels.name not in WITHOUT_CUDNN]
+)
 #: For what holds of every kernel set.
 every_set = pytest.mark.parametrize("kernels", [parameter(kernels) for kernels in ALL])
 #: The same over many calls, for kernels that no library has.

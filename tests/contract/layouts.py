@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from kernel_case import run
+from singa_lite.device.host_fallback import HostFallback
 from singa_lite.kernels.interface import SIGNATURES
-from singa_lite.kernels.kernel_set import KernelSet, TensorSpec, specs_of
+from singa_lite.kernels.kernel_set import FunctionKernel, KernelSet, TensorSpec, specs_of
 from singa_lite.kernels.numpy_kernels import NUMPY
 
 Tensors = Sequence[np.ndarray | None]
@@ -74,10 +75,12 @@ LAYOUTS = {**PAIRS, "at odd places": (at_an_odd_place, at_an_odd_place)}
 
 def serves(kernels: KernelSet, name: str, tensors: Tensors, settings: Mapping[str, Any]) -> bool:
     """Whether the set has fast code for the call, a library's or a loop."""
-    own: KernelSet | None = kernels
-    while own is not None and name not in own.kernels:
-        own = own.fallback
-    return own is not None and own.name != "numpy" and own.kernels[name].supports(specs_of(tensors), settings)
+    specs = specs_of(tensors)
+    try:
+        kernel = kernels.choose(name, specs, settings)
+    except KeyError:
+        return False
+    return not isinstance(kernel, FunctionKernel | HostFallback) and kernel.supports(specs, settings)
 
 
 def image(*shape: int, dtype: Any = np.float32) -> TensorSpec:

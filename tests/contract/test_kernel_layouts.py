@@ -16,6 +16,7 @@ from every_row import over_rows
 from every_set import CHAIN, ON_CPU, WITHOUT_LIBRARIES, parameter
 from kernel_case import Tensors, run
 from kernel_cases import CASES
+from kernel_sets import leaves
 from kernel_sizes import SIZES, build
 from layouts import LAYOUTS, PAIRS, Layout, double, serves
 from normal_numbers import NORMALS, drawn, draws_by_index
@@ -77,7 +78,7 @@ def calls() -> Iterator[Any]:
     """Every case of every set that has its kernel."""
     for key in CASES:
         for kernels in dict.fromkeys((*CHAIN, *WITHOUT_LIBRARIES)):
-            if key.split(":")[0] in kernels.kernels:
+            if key.split(":")[0] in kernels.kernels and not leaves(kernels, key):
                 yield parameter(kernels, key, label=key)
 
 
@@ -156,11 +157,12 @@ def agree_in_layouts(kernels: KernelSet, name: str, call: Any, layouts: Mapping[
 def keeps_bits(kernels: KernelSet, name: str, tensors: Tensors, settings: Any) -> bool:
     """Whether no layout may change a bit of what the set itself does: a net's images lie otherwise than a user's.
 
-    On a GPU a kernel of several calls has products, which a library may do in one layout and not in another.
+    On a GPU products are a library's, which may do them in one way in one layout and in another way in another.
     """
     if kernels.name == "onednn":
         return name in BY_ELEMENTS and name in kernels.kernels and serves(kernels, name, tensors, settings)
-    has_products = isinstance(kernels.kernels.get(name), ComposedKernel) and kernels.name.startswith(("cuda", "gpu"))
+    multiplies = SIGNATURES[name].facts.multiplies or isinstance(kernels.kernels.get(name), ComposedKernel)
+    has_products = multiplies and kernels.name.startswith(("cuda", "gpu"))
     return kernels is not NUMPY and name not in SUMS and not has_products
 
 

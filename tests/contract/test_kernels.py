@@ -16,7 +16,7 @@ from every_set import ALL, parameter
 from kernel_case import Tensors, garbage, run
 from kernel_cases import ATTENTION, CASES, POINTWISE, QUANTIZED, RECURRENT, SEQUENCES, SPATIAL, STORED
 from kernel_edges import EDGES, NUMPY_WARNS, Edge
-from kernel_sets import cuda_sets, sets_of_a_chain
+from kernel_sets import cuda_sets, leaves, sets_of_a_chain
 from normal_numbers import NORMALS, drawn, draws_by_index
 from singa_lite.kernels.composed import ComposedKernel
 from singa_lite.kernels.interface import SIGNATURES
@@ -66,8 +66,11 @@ def name_of(key: str) -> str:
     return key.split(":")[0]
 
 
-def does(kernels: KernelSet, name: str) -> bool:
-    """Whether the set has the kernel, or does the products of one that is composed of others."""
+def does(kernels: KernelSet, key: str) -> bool:
+    """Whether the set has the kernel of a case, or does the products of one that is composed of others."""
+    name = name_of(key)
+    if leaves(kernels, key):
+        return False
     return name in kernels.kernels or ("-libraries" in kernels.name and isinstance(kernels[name], ComposedKernel))
 
 
@@ -75,7 +78,7 @@ def calls() -> Iterator[Any]:
     """Each case in each size, for each set that has the kernel; the sets of one case in a row, for they share it."""
     for key in CASES:
         for dtype, big in SIZES:
-            for kernels in (kernels for kernels in KERNEL_SETS if does(kernels, name_of(key))):
+            for kernels in (kernels for kernels in KERNEL_SETS if does(kernels, key)):
                 if dtype == "float64" and (kernels.name in ("loops", "onednn") or key in STORED):
                     continue  # they leave it to NumPy, and values in bfloat16 are those of float32
                 if kernels.name.startswith("cuda") and big and key in TOO_MANY_FIBERS:

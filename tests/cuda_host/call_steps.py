@@ -1,11 +1,13 @@
-"""What does a call of a CUDA kernel set: routines, and kernels of other sets. Of composed kernels all inner calls."""
+"""What does a call of a CUDA kernel set: routines, and kernels of other sets. Of composed kernels all inner calls, of
+two ways the faster one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from singa_lite.kernels.carving import unread
-from singa_lite.kernels.composed import ComposedKernel, InnerCall, Temporaries
+from singa_lite.kernels.composed import ComposedKernel, FasterWithScratch, InnerCall, Temporaries
 from singa_lite.kernels.cuda_kernels.routine import CudaKernel, Routine
 from singa_lite.kernels.kernel_set import Kernel, KernelSet
 from singa_lite.kernels.specs import specs_of
@@ -15,6 +17,8 @@ def parts(kernels: KernelSet, call: InnerCall) -> Iterator[Routine | Kernel | No
     """In their order; None stands for a call that no kernel here serves. Arrays of the call may be specs."""
     specs = specs_of(call.operands)
     kernel = kernels.choose(call.kernel, specs, call.settings) if isinstance(call.kernel, str) else call.kernel
+    if isinstance(kernel, FasterWithScratch):
+        kernel = kernel.fast
     if isinstance(kernel, CudaKernel):
         yield kernel.attempt(specs, call.settings)
     elif not isinstance(kernel, ComposedKernel):

@@ -15,7 +15,7 @@ from singa_lite import device
 from singa_lite.device import Device
 from singa_lite.errors import DeviceError
 
-KINDS = ("stand-in", "stand-in with libraries", pytest.param("gpu", marks=pytest.mark.gpu))
+KINDS = ("stand-in", pytest.param("gpu", marks=pytest.mark.gpu))
 #: Whether the stand-in takes the GPU's place.
 STANDS_IN = os.environ.get("SINGA_LITE_TEST_GPU") == "stand-in"
 
@@ -34,7 +34,7 @@ def new_device(kind: str, limit: int | None = None, **options: Any) -> Device:
         pytest.skip(f"the CUDA kernels on the host want {missing_to_run()}")
     from host_device import host_cuda
 
-    return host_cuda(limit, libraries=kind == "gpu" or "libraries" in kind, **options)
+    return host_cuda(limit, **options)
 
 
 def needs_a_gpu(why: str) -> None:

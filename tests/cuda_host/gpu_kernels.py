@@ -97,5 +97,5 @@ def _device() -> Device:
     if STANDS_IN:
         from host_device import host_cuda
 
-        return host_cuda(libraries=True)
+        return host_cuda()
     return device.new_cuda(0)

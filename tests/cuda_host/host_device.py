@@ -187,12 +187,12 @@ class _Submitted:
 
 
 def host_cuda(
-    limit: int | None = None, checked: bool = False, libraries: bool = False, channels_last: bool = True
+    limit: int | None = None, checked: bool = False, libraries: bool = True, channels_last: bool = True
 ) -> Device:
     """A device whose kernels are the CUDA ones compiled for the host. limit: bytes that its pool may hold.
 
-    libraries: also NumPy in the place of cuBLASLt and cuDNN, told what those would be told. channels_last: as of
-    `device.new_cuda`.
+    libraries: NumPy in the place of cuBLASLt and cuDNN, told what those would be told; else they are missing.
+    channels_last: as of `device.new_cuda`.
     """
     runtime = HostCuda(limit)
     runtime.pool.checked = checked

@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from host_device import HostCuda
 from host_libraries import HostMultiplier, convolutions, served
 from host_libraries import missing as missing_cudnn
 from host_loader import PLAIN, Build, HostLoader
+from singa_lite.device.host_fallback import by_way_of_host
 from singa_lite.kernels.cuda_kernels import cuda
 from singa_lite.kernels.cuda_kernels.libraries.products import Products
-from singa_lite.kernels.kernel_set import FunctionKernel, KernelSet, Launch, Settings, specs_of
+from singa_lite.kernels.kernel_set import KernelSet, Launch, Settings, specs_of
 from singa_lite.kernels.numpy_kernels import NUMPY
 
 
@@ -29,24 +31,33 @@ class OverNumPy(KernelSet):
     """A CUDA kernel set whose arrays are NumPy's."""
 
     def prepare(self, name: str, arrays: tuple[Any, ...], scratch: Any, settings: Settings) -> Launch:
-        """Bind the kernel to the arrays' memory, which the launch keeps alive; one of NumPy's to the arrays."""
-        kernel = self.choose(name, specs_of(arrays), settings)
-        if isinstance(kernel, FunctionKernel):
-            return kernel.prepare(arrays, scratch, settings)
+        """Bind the kernel to the arrays' memory, which the launch keeps alive."""
         shown = tuple(on_host(array) for array in arrays)
-        launch = kernel.prepare(shown, on_host(scratch), settings)
+        launch = self.choose(name, specs_of(arrays), settings).prepare(shown, on_host(scratch), settings)
         return lambda kept=(shown, arrays, scratch): launch()
 
 
 def cuda_on_host(build: Build = PLAIN) -> OverNumPy:
-    """The set's own kernels, without a set to fall back on. build: how they are compiled."""
-    return over_numpy("cuda", cuda(HostLoader(build)))
+    """Our own kernels, over products that NumPy does, with no set to fall back on. build: how they are compiled."""
+    made = cuda(HostLoader(build), None, *served(Products(HostMultiplier()), None))
+    shown, own = over_numpy("cuda", made), own_set(made)
+    shown.kernels, shown.joins = own.kernels | made.kernels, own.joins
+    return shown
 
 
 def cuda_with_libraries_on_host() -> OverNumPy:
     """The kernels of the libraries, done by NumPy from what the libraries would be told, over our own and NumPy's."""
     made = None if missing_cudnn() else convolutions()  # `test_cuda_convolution_plans` says so
-    return over_numpy("cuda-libraries", cuda(HostLoader(), NUMPY, *served(Products(HostMultiplier()), made)))
+    below = by_way_of_host(NUMPY, HostCuda())
+    return over_numpy("cuda-libraries", cuda(HostLoader(), below, *served(Products(HostMultiplier()), made)))
+
+
+def own_set(made: KernelSet) -> KernelSet:
+    """Of the levels of a CUDA set the one of our own kernels, which is the last before the host's."""
+    while not made.one_pass:
+        assert made.fallback is not None
+        made = made.fallback
+    return made
 
 
 def over_numpy(name: str, made: KernelSet) -> OverNumPy:

@@ -76,10 +76,11 @@ class HostMultiplier:
             if work is not None:
                 work.fill(0xFF)
             held = result.copy() if product.accumulate else 0
-            _multiply(left, right, result)
-            if product.accumulate:
-                np.add(result, held, out=result)
-            _finish(product, left, result, vector)
+            with np.errstate(all="ignore"):
+                _multiply(left, right, result)
+                if product.accumulate:
+                    np.add(result, held, out=result)
+                _finish(product, left, result, vector)
             self.done.append(product)
 
         return launch

@@ -10,19 +10,27 @@ from typing import Any
 import numpy as np
 
 from call_steps import parts
+from host_kernels import own_set
+from host_libraries import served
 from joined_cases import JOINED
 from kernel_case import Tensors
 from kernel_cases import CASES
 from singa_lite.kernels.composed import InnerCall
 from singa_lite.kernels.cuda_kernels import cuda, ranks
+from singa_lite.kernels.cuda_kernels.libraries.assumed import AssumedProducts
+from singa_lite.kernels.cuda_kernels.libraries.products import Products
 from singa_lite.kernels.cuda_kernels.routine import KernelLaunch, Routine
 from singa_lite.kernels.kernel_set import TensorSpec
 
 #: Axes from the outermost to the innermost: images as users see them, and channels innermost.
 ORDERS = ((0, 1, 2, 3), (0, 2, 3, 1))
-#: CUDA kernels as builders alone: they compile nothing and bind nothing.
-_SET = cuda(None)  # type: ignore[arg-type]  # a loader is asked for when bound
-KERNELS: dict[str, Any] = {**_SET.kernels, **{case.split(":")[0]: _SET[case.split(":")[0]] for case in JOINED}}
+#: CUDA kernels as builders alone, over products that a library is taken to do: they compile nothing and bind nothing.
+_SET = cuda(None, None, *served(Products(AssumedProducts(0)), None))  # type: ignore[arg-type]  # no loader is asked for
+KERNELS: dict[str, Any] = {
+    **_SET.kernels,
+    **own_set(_SET).kernels,
+    **{case.split(":")[0]: _SET[case.split(":")[0]] for case in JOINED},
+}
 
 
 def spec(tensor: np.ndarray | None, order: tuple[int, ...]) -> TensorSpec | None:

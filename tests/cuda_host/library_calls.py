@@ -1,4 +1,4 @@
-"""Which calls of whole training steps reach our own kernels of convolutions and products beside NVIDIA's libraries.
+"""Which calls of whole training steps NVIDIA's libraries do, and which are done on the host.
 
     python tests/cuda_host/library_calls.py
 
@@ -36,8 +36,6 @@ from singa_lite.runtime.without_bytes import AbstractCuda
 #: Nets with their batches.
 NETS = {"resnet50": 32, "vgg16": 32, "mobilenet_v2": 32, "lenet": 64, "gpt2_small_1024": 8}
 PRECISIONS = ("float32", "bfloat16")
-#: (source, start of the names of its kernels) of our own convolutions and products.
-OURS = (("convolution.cu", "conv2d"), ("linear.cu", "matrix_product"))
 
 
 def planned_device(**knobs: object) -> Device:
@@ -56,12 +54,10 @@ def planned_step(found: Any, batch: int, precision: str) -> tuple[Device, Memory
 
 
 class Counts(NamedTuple):
-    """Of a step. calls: all; libraries: done by a library; ours: by our own convolutions and products; host: on the
-    host. What is done by several of them is counted for each."""
+    """Of a step. calls: all; libraries: done by a library; host: on the host. What both do is counted for each."""
 
     calls: int
     libraries: int
-    ours: int
     host: int
 
 
@@ -78,7 +74,6 @@ def counts(on: Device, plan: MemoryPlan) -> Counts:
     return Counts(
         len(found),
         number(lambda step: isinstance(step, CudaStep) and not isinstance(step, KernelLaunch)),
-        number(is_ours),
         number(lambda step: isinstance(step, HostFallback)),
     )
 
@@ -89,19 +84,12 @@ def steps_of(on: Device, call: InnerCall) -> Iterator[object]:
         yield from part.steps if isinstance(part, Routine) else (part,)
 
 
-def is_ours(step: object) -> bool:
-    """Whether it launches one of our own convolutions and products."""
-    return isinstance(step, KernelLaunch) and any(
-        step.file == file and step.kernel.startswith(kernel) for file, kernel in OURS
-    )
-
-
 def main() -> None:
     """Print the table of tests/cuda_host/README.md."""
     from nets import entry
 
-    print("| net, batch | precision | calls | libraries | our convolutions and products | host |")
-    print("|---|---|---|---|---|---|")
+    print("| net, batch | precision | calls | libraries | host |")
+    print("|---|---|---|---|---|")
     for name, batch in NETS.items():
         for precision in PRECISIONS:
             found = counts(*planned_step(entry(name), batch, precision))

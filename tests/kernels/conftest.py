@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from host_loader import missing_to_run
-from kernel_sets import cuda_sets
+from kernel_sets import WITHOUT_CUDNN, cuda_sets
 from singa_lite.kernels.kernel_set import KernelSet
 from singa_lite.kernels.loop_kernels import loops
 from singa_lite.kernels.numpy_kernels import NUMPY
@@ -25,7 +25,7 @@ def onednn() -> KernelSet:
 
 def _own_cuda_kernels() -> list[Any]:
     """The sets of CUDA kernels of ours: on the host, and on a GPU where there is one."""
-    found = [kernels for kernels in cuda_sets() if kernels.name in ("cuda", "gpu-own")]
+    found = [kernels for kernels in cuda_sets() if kernels.name in WITHOUT_CUDNN]
     marks = {"gpu-own": [pytest.mark.gpu]}
     params = [pytest.param(kernels, id=kernels.name, marks=marks.get(kernels.name, [])) for kernels in found]
     why = pytest.mark.skip(reason=f"the CUDA kernels on the host want {missing_to_run()}")

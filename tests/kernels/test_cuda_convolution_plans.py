@@ -95,7 +95,7 @@ def test_layouts_equal_the_reference(cudnn, name):
 
 
 def checked(cudnn: OverNumPy, name: str, operands: list[Any], settings: dict[str, Any]) -> None:
-    if name == "conv2d_gradient" or not depthwise.is_better(operands[1], settings["groups"]):
+    if name == "conv2d_gradient" or not depthwise.is_depthwise(operands[1], settings["groups"]):
         check(cudnn, name, operands, settings, LONG_SUM)
 
 

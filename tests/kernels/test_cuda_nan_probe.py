@@ -96,7 +96,7 @@ def convolved(on: Device) -> None:
 def test_nan_is_kept_though_the_library_does_not(monkeypatch, trials):
     monkeypatch.setattr(host_device, "HostMultiplier", LosesNan)
     monkeypatch.setattr(host_libraries, "step", lossy_step)
-    on = host_cuda(libraries=True)
+    on = host_cuda()
     for bias in (False, True):
         dense(on, bias=bias)
     if not host_libraries.missing():
@@ -116,7 +116,7 @@ def steps(on: Device, given: list[Any]) -> int:
 
 
 def test_a_library_that_keeps_nan_does_relu_itself_and_is_asked_once_for_each_form(trials):
-    on = host_cuda(libraries=True)
+    on = host_cuda()
     for options in ({}, {"rows": 3}, {"bias": False}, {"bias": False, "dtype": "float64"}):
         dense(on, **options)
     assert len(trials) == 6, "of each form of product an aligned one and one that is not"
@@ -124,7 +124,7 @@ def test_a_library_that_keeps_nan_does_relu_itself_and_is_asked_once_for_each_fo
 
 
 def test_a_trial_takes_no_bytes_for_longer_than_it_lasts():
-    on = host_cuda(libraries=True)
+    on = host_cuda()
     given = operands(on)
     used = on.pool.used
     on.kernels.scratch_bytes("linear", given, {"activation": "relu"})
@@ -133,7 +133,7 @@ def test_a_trial_takes_no_bytes_for_longer_than_it_lasts():
 
 @pytest.mark.parametrize("obstacle", ["capture", "no memory"])
 def test_where_nothing_can_be_tried_our_kernel_serves_and_the_library_is_asked_later(obstacle):
-    on = host_cuda(libraries=True)
+    on = host_cuda()
     given, filled = operands(on), []
     if obstacle == "capture":
         on.runtime.stream.begin_capture()

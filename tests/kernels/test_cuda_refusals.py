@@ -21,12 +21,14 @@ import numpy as np
 import pytest
 
 import host_loader
+from host_device import HostCuda
 from host_kernels import over_numpy
 from host_libraries import PROPERTIES, HostExecutor, LibraryOnHost, product_of, served
 from host_loader import HostLoader
 from kernel_case import garbage, run
 from kernel_cases import CASES
 from late_gpu import missing_libraries
+from singa_lite.device.host_fallback import by_way_of_host
 from singa_lite.kernels.cuda_kernels import cuda
 from singa_lite.kernels.cuda_kernels.libraries import cublaslt
 from singa_lite.kernels.cuda_kernels.libraries.cublaslt import CublasLt, CublasLtError, Object
@@ -153,7 +155,8 @@ def refusing(seed: int, library: type[RefusingLibrary] = RefusingLibrary) -> tup
     trial = (lambda *asked: np.array([0.0, 0.0, 1.0])) if refusals.refuses("NaN") else None
     products = Products(Lt(0, ALLOWED[seed % len(ALLOWED)], library(cublaslt.load(), refusals)), trial=trial)
     made = Convolutions(RefusingPlanner(refusals), trial)
-    return over_numpy("refusing", cuda(HostLoader(), None, *served(products, made))), refusals
+    below = by_way_of_host(NUMPY, HostCuda())
+    return over_numpy("refusing", cuda(HostLoader(), below, *served(products, made))), refusals
 
 
 def placed(tensor: Any, shift: int) -> Any:

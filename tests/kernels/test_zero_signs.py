@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from every_set import every_multiplying_set, every_set
+from every_set import every_convolving_set, every_multiplying_set, every_set
 from kernel_case import garbage, run
 from nets import bits
 from singa_lite.kernels.interface.window import Window
@@ -61,7 +61,7 @@ def fused_and_not(kernels: KernelSet, name: str, inputs: list[Array], shape: tup
     return bits(applied(kernels, "relu", plain)), bits(fused)
 
 
-@every_multiplying_set
+@every_convolving_set
 def test_relu_within_a_convolution(kernels):
     x, weight = numbers(16 * 42).reshape(2, 8, 6, 7), np.zeros((16, 8, 1, 1), np.float32)
     weight[range(16), [channel % 8 for channel in range(16)]] = 1
@@ -70,7 +70,7 @@ def test_relu_within_a_convolution(kernels):
     assert plain == fused
 
 
-@every_multiplying_set
+@every_convolving_set
 @pytest.mark.parametrize("groups", [1, 8])
 def test_relu_within_a_convolution_of_noise(kernels, groups):
     rng = np.random.default_rng(3)

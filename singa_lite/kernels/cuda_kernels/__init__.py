@@ -12,11 +12,10 @@ from singa_lite.kernels.composed import FasterWithScratch
 from singa_lite.kernels.cuda_kernels import (
     batch_norm,
     cached_attention,
-    convolution,
+    depthwise,
     elementwise,
     embedding,
     layer_norm,
-    linear,
     loss,
     norms,
     odd_product,
@@ -33,7 +32,7 @@ from singa_lite.kernels.cuda_kernels import (
     updates,
 )
 from singa_lite.kernels.cuda_kernels.attention import Attention
-from singa_lite.kernels.cuda_kernels.copies import mixed
+from singa_lite.kernels.cuda_kernels.copies import in_any_strides, mixed
 from singa_lite.kernels.cuda_kernels.routine import CudaKernel, Loader, Routine
 from singa_lite.kernels.interface import SIGNATURES, stored_update
 from singa_lite.kernels.kernel_set import Kernel, KernelSet
@@ -56,11 +55,10 @@ ELEMENTS = {
 SUMS = {
     **batch_norm.KERNELS,
     **cached_attention.KERNELS,
-    **convolution.KERNELS,
+    **depthwise.KERNELS,
     **embedding.KERNELS,
     **norms.KERNELS,
     **layer_norm.KERNELS,
-    **linear.KERNELS,
     **loss.KERNELS,
     **reduction.KERNELS,
     **rows.KERNELS,
@@ -69,9 +67,6 @@ SUMS = {
 
 #: Updates of parameters, which may be stored in bfloat16.
 UPDATES = [name for name, signature in SIGNATURES.items() if "hyper" in signature.settings]
-
-#: What our own kernels do in one go.
-FUSIONS = (("linear", "relu"), ("conv2d", "relu"), ("conv2d", "sigmoid"), *elementwise.FUSIONS)
 
 #: What a tile of a large gradient may take: as much as the second-level cache of a large GPU, for a product to be worth
 #: its launch.
@@ -92,10 +87,11 @@ def cuda(
 
     libraries: builders by kernel of NVIDIA's libraries, which are asked one after the other before our own kernels;
     fusions: as in `KernelSet`, what those builders do in one go. channels_last: how images and filters lie, else in C
-    order.
+    order. Products are cuBLASLt's alone, and convolutions cuDNN's, but for depthwise ones.
     """
     layouts = LAYOUTS if channels_last else {}
-    strides_matter = {*SUMS, "attention", "attention_derivative"}
+    names = {name for library in libraries for name in library}
+    strides_matter = {*SUMS, *names, "attention", "attention_derivative"}
     made = partial(
         KernelSet,
         "cuda",
@@ -104,16 +100,18 @@ def cuda(
         tile_bytes=TILE_BYTES,
         row_bytes=ROW_BYTES,
     )
-    kernels = _kernels({**ELEMENTS, **SUMS}, loader, in_float32=True)
-    own = made(kernels, fallback, fusions=FUSIONS, one_pass=True)
+    own = made(_kernels({**ELEMENTS, **SUMS}, loader), fallback, fusions=elementwise.FUSIONS, one_pass=True)
     own.joins = updates.joins(loader)
+    own.kernels |= {name: stored_kernel(name, own) for name in map(stored_update, UPDATES)}
     if not libraries:
-        own.kernels |= _composed(own, loader)
         return own
-    names = {name for library in libraries for name in library}
     theirs = {name: _first_of([library[name] for library in libraries if name in library]) for name in sorted(names)}
-    found = made(_kernels(theirs, loader, in_float32=False), own, fusions={*fusions, *elementwise.FUSIONS})
-    composed = _composed(found, loader)
+    found = made(
+        _kernels({name: in_any_strides(build) for name, build in theirs.items()}, loader),
+        own,
+        fusions={*fusions, *elementwise.FUSIONS},
+    )
+    composed = _of_products(found, loader) if "matmul" in names else {}
     own.kernels |= composed
     both = composed.keys() & found.kernels.keys()
     found.kernels |= {name: FasterWithScratch(found.kernels[name], composed[name]) for name in sorted(both)}
@@ -122,19 +120,18 @@ def cuda(
     return divided
 
 
-def _composed(kernels: KernelSet, loader: Loader) -> dict[str, Kernel]:
-    """Kernels that are done by calls of others of this set."""
+def _of_products(kernels: KernelSet, loader: Loader) -> dict[str, Kernel]:
+    """Kernels that are done by products of a set and kernels of ours between them."""
     return {
         **low_rank_product.products(kernels),
         **quantized_product.products(kernels, TILE_BYTES),
         **Attention(kernels, loader).kernels,
         **recurrent.kernels(kernels, loader),
-        **{name: stored_kernel(name, kernels) for name in map(stored_update, UPDATES)},
     }
 
 
-def _kernels(given: Mapping[str, CallBuilder[Routine]], loader: Loader, in_float32: bool) -> dict[str, Kernel]:
-    return {name: CudaKernel(of_specs(name, mixed(build, in_float32)), loader) for name, build in given.items()}
+def _kernels(given: Mapping[str, CallBuilder[Routine]], loader: Loader) -> dict[str, Kernel]:
+    return {name: CudaKernel(of_specs(name, mixed(build)), loader) for name, build in given.items()}
 
 
 def _first_of(asked: Sequence[CallBuilder[Routine]]) -> CallBuilder[Routine]:

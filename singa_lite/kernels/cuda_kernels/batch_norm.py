@@ -11,7 +11,7 @@ import numpy as np
 
 from singa_lite.kernels.built import CallBuilder
 from singa_lite.kernels.call import Call
-from singa_lite.kernels.cuda_kernels.elementwise import activation_number
+from singa_lite.kernels.cuda_kernels.elementwise import bound_number
 from singa_lite.kernels.cuda_kernels.plane import PASS_BLOCKS, add_moments, partial_results, plane, types_of
 from singa_lite.kernels.cuda_kernels.routine import Argument, Routine
 from singa_lite.kernels.cuda_kernels.source import computed
@@ -40,7 +40,7 @@ def _forward(call: Call) -> Routine | None:
 def _normalize(call: Call) -> Routine | None:
     """y, summed and bounded before it is stored."""
     kernel = "batch_normalize" if call.optional("other") is None else "batch_normalize_add"
-    return _normalized(call, kernel, ["mean", "inv_std"], activation_number(call))
+    return _normalized(call, kernel, ["mean", "inv_std"], bound_number(call))
 
 
 def _inference(call: Call) -> Routine | None:
@@ -72,7 +72,7 @@ def _derivative(call: Call) -> Routine | None:
     kernel = "batch_derivative_add" if is_summed else "batch_derivative"
     masking: list[Argument] = []
     if beta is not None:
-        kernel, masking = "batch_derivative_masked", [_masking(call), beta, activation_number(call)]
+        kernel, masking = "batch_derivative_masked", [_masking(call), beta, bound_number(call)]
     walked = walk((found.kept,), vectors)
     arguments: tuple[Argument, ...] = found.struct, walked, dy, x, *vectors, *results, *masking
     return routine.launch(BACK, kernel, *arguments, types=types, grid=found.blocks)
@@ -81,7 +81,7 @@ def _derivative(call: Call) -> Routine | None:
 def _gradient(call: Call) -> Routine | None:
     """Steps: sums of slabs, then of channels."""
     dy, x, mean, beta = call["dy"], call["x"], call["mean"], call.optional("beta")
-    vectors, bound = call.all("mean", "inv_std", "dgamma", "dbeta", "gamma", "beta"), activation_number(call)
+    vectors, bound = call.all("mean", "inv_std", "dgamma", "dbeta", "gamma", "beta"), bound_number(call)
     types, found = types_of((dy, x), vectors), plane(CHANNELS, (dy, x))
     if types is None or found is None or bound is None:
         return None

@@ -31,20 +31,23 @@ _WIDE = np.dtype(np.float32)
 _Copies = Mapping[str, TensorSpec]
 
 
-def mixed(build: CallBuilder[Routine], in_float32: bool) -> CallBuilder[Routine]:
-    """The builder, which also serves calls that mix float32 with a dtype of 16 bits.
-
-    in_float32: whether all may be done in float32 at last; of a library, the set below may do better.
-    """
+def mixed(build: CallBuilder[Routine]) -> CallBuilder[Routine]:
+    """The builder, which also serves calls that mix float32 with a dtype of 16 bits."""
 
     def built(call: Call) -> Routine | None:
         found = build(call)
         if found is not None:
             return found
-        tried = (_over_copies(call, build, copies) for copies in _conversions(call, in_float32))
+        tried = (_over_copies(call, build, copies) for copies in _conversions(call))
         return next((routine for routine in tried if routine is not None), None)
 
     return built
+
+
+def in_any_strides(build: CallBuilder[Routine]) -> CallBuilder[Routine]:
+    """The builder, which also serves operands that lie otherwise than it takes them, over copies in C order."""
+    over_copies = without_gaps(build)
+    return lambda call: build(call) or over_copies(call)
 
 
 def without_gaps(build: CallBuilder[Routine], but: str = "") -> CallBuilder[Routine]:
@@ -58,7 +61,7 @@ def without_gaps(build: CallBuilder[Routine], but: str = "") -> CallBuilder[Rout
     return built
 
 
-def _conversions(call: Call, in_float32: bool) -> Iterator[_Copies]:
+def _conversions(call: Call) -> Iterator[_Copies]:
     """Operands that may be converted, the best choice first; none where dtypes do not mix."""
     given = {spec.dtype for spec in call.operands.values()}
     halves = [dtype for dtype in given if dtype.name in HALVES]
@@ -71,8 +74,7 @@ def _conversions(call: Call, in_float32: bool) -> Iterator[_Copies]:
     if SIGNATURES[call.kernel].facts.multiplies:
         yield _narrowed(call, halves[0], results=False)
         yield _narrowed(call, halves[0], results=True)
-    if in_float32:
-        yield {name: spec.without_gaps(_WIDE) for name, spec in call.operands.items() if spec.dtype == halves[0]}
+    yield {name: spec.without_gaps(_WIDE) for name, spec in call.operands.items() if spec.dtype == halves[0]}
 
 
 def _narrowed(call: Call, half: DType, results: bool) -> _Copies:

@@ -20,7 +20,7 @@ struct Depthwise {
 
 template <int N>
 __device__ void depthwise(Channels<N>, const Depthwise& s, const T* x, const T* weight, const T* bias, int64 bias_step, T* y,
-                          int activation) {
+                          int bound) {
     const bool whole = is_aligned(x) && is_aligned(weight) && is_aligned(y);
     const Window& window = s.window;
     EACH(unsigned, number, s.positions.count) {
@@ -44,7 +44,7 @@ __device__ void depthwise(Channels<N>, const Depthwise& s, const T* x, const T* 
 #pragma unroll
         for (int k = 0; k < N; ++k) {
             if (bias) sum[k] += C(bias[(at.c + k) * bias_step]);
-            sum[k] = activated(sum[k], activation);
+            sum[k] = bounded(sum[k], bound);
         }
         store(y + offset(s.y, at), whole, sum);
     }
@@ -127,8 +127,8 @@ __device__ void gradient(Channels<N>, const Depthwise& s, int slots, int each, c
 
 // bias may be null.
 extern "C" __global__ void depthwise_conv2d(Depthwise s, const T* x, const T* weight, const T* bias, int64 bias_step,
-                                            T* y, int activation) {
-    by_channels(s.positions.pack, [&](auto n) { depthwise(n, s, x, weight, bias, bias_step, y, activation); });
+                                            T* y, int bound) {
+    by_channels(s.positions.pack, [&](auto n) { depthwise(n, s, x, weight, bias, bias_step, y, bound); });
 }
 
 extern "C" __global__ void depthwise_conv2d_derivative(Depthwise s, const T* dy, const T* weight, T* dx) {

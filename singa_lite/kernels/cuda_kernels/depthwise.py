@@ -1,4 +1,4 @@
-"""Convolution with groups of one channel, which matrix products would do badly."""
+"""Convolution in three directions with groups of one channel, for which libraries have no good engines."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ from math import prod
 
 import numpy as np
 
+from singa_lite.kernels.built import CallBuilder
 from singa_lite.kernels.call import Call
+from singa_lite.kernels.cuda_kernels.elementwise import bound_number
 from singa_lite.kernels.cuda_kernels.images import (
+    MOST_POSITIONS,
     divisor,
+    groups_of,
     images,
     in_packs,
     positions,
@@ -19,7 +23,8 @@ from singa_lite.kernels.cuda_kernels.images import (
 )
 from singa_lite.kernels.cuda_kernels.libraries.filter_sums import splits_for, sum_of_splits
 from singa_lite.kernels.cuda_kernels.routine import Argument, Routine, blocks
-from singa_lite.kernels.cuda_kernels.walk import Struct, axis_spec, dense, walk
+from singa_lite.kernels.cuda_kernels.source import are_floats, may_hold
+from singa_lite.kernels.cuda_kernels.walk import Struct, axis_spec, dense, step, walk
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.routine import Temporary
 
@@ -33,36 +38,44 @@ TAPS_OF_HALVES, TAPS = 5, 9
 MOST_SLOTS = 32
 
 
-def is_better(weight: TensorSpec, groups: int) -> bool:
-    """Whether these kernels serve a convolution better."""
+def is_depthwise(weight: TensorSpec, groups: int) -> bool:
+    """Whether these kernels are made for a convolution."""
     return weight.shape[1] == 1 and groups > 1 and weight.shape[0] <= MOST_FILTERS * groups
 
 
-def forward(call: Call, bias: tuple[Argument, np.int64], activation: np.int32) -> Routine | None:
-    """A thread for each pack of y. bias: with the step from one of its elements to the next."""
-    x, y = call["x"], call["y"]
+def _forward(call: Call) -> Routine | None:
+    """A thread for each pack of y. The activation is done before the result is stored."""
+    x, weight, bias, y = call["x"], call["weight"], call.optional("bias"), call["y"]
+    bound = bound_number(call)
+    if bound is None or not _fit(call, weight, *call.operands.values()):
+        return None
     pack, routine = _pack(x, y), Routine()
-    turned = _packed_filters(routine, call["weight"])
+    turned = _packed_filters(routine, weight)
     if turned is None:
         return None
-    operands = _settings(call, x, y, positions(y, pack)), x, turned, *bias, y, activation
+    offset = bias, np.int64(0) if bias is None else step(bias)
+    operands = _settings(call, x, y, positions(y, pack)), x, turned, *offset, y, bound
     return routine.launch(FILE, "depthwise_conv2d", *operands, types={"T": y.dtype}, grid=blocks(y.size // pack))
 
 
-def derivative(call: Call) -> Routine | None:
+def _derivative(call: Call) -> Routine | None:
     """A thread for each pack of dx."""
-    dy, dx = call["dy"], call["dx"]
+    dy, weight, dx = call.all("dy", "weight", "dx")
+    if not _fit(call, weight, dy, weight, dx):
+        return None
     pack, routine = _pack(dx, dy), Routine()
-    turned = _packed_filters(routine, call["weight"])
+    turned = _packed_filters(routine, weight)
     if turned is None:
         return None
     operands, grid = (_settings(call, dx, dy, positions(dx, pack)), dy, turned, dx), blocks(dx.size // pack)
     return routine.launch(FILE, "depthwise_conv2d_derivative", *operands, types={"T": dx.dtype}, grid=grid)
 
 
-def gradient(call: Call) -> Routine | None:
+def _gradient(call: Call) -> Routine | None:
     """A block for some packs of channels, some taps of the window and a split of the pixels."""
     x, dy, dweight = call.all("x", "dy", "dweight")
+    if not _fit(call, dweight, x, dy) or dweight.size >= MOST_POSITIONS or not may_hold(dweight.dtype, x.dtype):
+        return None
     n, k, h, w = dy.shape
     pack = _pack(x, dy)
     slots = _slots(k // vector(x))
@@ -77,6 +90,12 @@ def gradient(call: Call) -> Routine | None:
     grid = -(-k // (pack * slots)), groups_of_taps, splits.number
     routine.launch(FILE, "depthwise_conv2d_gradient", *operands, types={"T": x.dtype}, grid=grid)
     return sum_of_splits(routine, splits, partials, dweight)
+
+
+def _fit(call: Call, weight: TensorSpec, *specs: TensorSpec) -> bool:
+    """Whether the call is depthwise, and the kernels can count the elements, which have one dtype."""
+    small = all(spec.size < MOST_POSITIONS for spec in specs)
+    return is_depthwise(weight, groups_of(call)) and small and are_floats(*specs)
 
 
 def _pack(x: TensorSpec, y: TensorSpec) -> int:
@@ -114,3 +133,10 @@ def _settings(call: Call, x: TensorSpec, y: TensorSpec, order: Struct) -> Struct
         stride_h=divisor(window.stride[0]),
         stride_w=divisor(window.stride[1]),
     )
+
+
+KERNELS: dict[str, CallBuilder[Routine]] = {
+    "conv2d": _forward,
+    "conv2d_derivative": _derivative,
+    "conv2d_gradient": _gradient,
+}

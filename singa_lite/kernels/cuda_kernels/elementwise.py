@@ -10,7 +10,7 @@ import numpy as np
 from singa_lite.kernels.built import CallBuilder
 from singa_lite.kernels.call import Call
 from singa_lite.kernels.cuda_kernels.routine import THREADS, Argument, Routine, Types, Value, blocks, integer
-from singa_lite.kernels.cuda_kernels.source import FLOATS, TYPES, are_floats, are_ids
+from singa_lite.kernels.cuda_kernels.source import FLOATS, TYPES, are_floats, are_ids, may_hold
 from singa_lite.kernels.cuda_kernels.walk import spread, walk
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import TensorSpec
@@ -29,9 +29,7 @@ _SOURCES = {
 _NAMES = {"exp": "exponential", "log": "logarithm", "tanh": "hyperbolic_tangent"}
 _MASK = np.dtype(np.bool_)
 
-#: Activations that are done before a result is stored, in the order of `activated.cuh`, and those of them that a sum or
-#: a normalization does.
-_ACTIVATIONS = ("", "relu", "relu6", "sigmoid")
+#: Activations that are done before a result is stored, in the order of `activated.cuh`.
 _BOUNDS = ("", "relu", "relu6")
 #: What is done in one go.
 FUSIONS = (
@@ -90,10 +88,10 @@ def copied(x: TensorSpec, y: TensorSpec) -> Routine | None:
     return mapped("copy.cu", "copy", y, x, types={"S": x.dtype}) if x.dtype.name in TYPES else None
 
 
-def activation_number(call: Call, known: Sequence[str] = _BOUNDS) -> np.int32 | None:
-    """Returns the number of a call's activation; None where it is not one of those that its kernel knows."""
+def bound_number(call: Call) -> np.int32 | None:
+    """Returns the number of a call's activation in `activated.cuh`; None where it is not one of those."""
     activation = call.text("activation")
-    return np.int32(_ACTIVATIONS.index(activation)) if activation in known else None
+    return np.int32(_BOUNDS.index(activation)) if activation in _BOUNDS else None
 
 
 def _floats(file: str, call: Call) -> Routine | None:
@@ -116,12 +114,20 @@ def _choice(call: Call) -> Routine | None:
 def _add(call: Call) -> Routine | None:
     """a + b, and the activation before the sum is stored."""
     a, b, y = call.all("a", "b", "y")
-    bound = activation_number(call)
+    bound = bound_number(call)
     if bound is None or y.dtype.name not in FLOATS:
         return None
     if not bound:
         return mapped("elementwise.cu", "add", y, a, b)
     return mapped("elementwise.cu", "add_activation", y, a, b, values=[bound])
+
+
+def _add_bias(call: Call) -> Routine | None:
+    """x + bias along an axis."""
+    x, bias, y = call.all("x", "bias", "y")
+    if y.dtype.name not in FLOATS or x.dtype != y.dtype or not may_hold(bias.dtype, y.dtype):
+        return None
+    return mapped_along(int(call.number("axis")), "bias.cu", "add_bias", y, x, bias, types={"S": bias.dtype})
 
 
 def _copy(call: Call) -> Routine | None:
@@ -153,6 +159,7 @@ def _differs(call: Call) -> Routine | None:
 KERNELS: dict[str, CallBuilder[Routine]] = {
     **{name: partial(_floats, file) for file, names in _SOURCES.items() for name in names.split()},
     "add": _add,
+    "add_bias": _add_bias,
     "copy": _copy,
     "fill": _fill,
     "compare": _compare,

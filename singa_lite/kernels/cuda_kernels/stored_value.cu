@@ -42,12 +42,12 @@ extern "C" __global__ void split_error(Walk<3> walk, const T* x, Value* value, s
 }
 
 extern "C" __global__ void add_error(Walk<3> walk, const Value* value, const signed char* error, T* y) {
-    map(walk, [](float& y, Value value, signed char error) { y = with_error(value, error); }, out(y), in(value), in(error));
+    map(walk, [](C& y, Value value, signed char error) { y = with_error(value, error); }, out(y), in(value), in(error));
 }
 
 extern "C" __global__ void add_stored(
     Walk<3> walk, const Value* value, const signed char* error, T* y, double given) {
     const float alpha = float(given);
-    auto add = [=](float& y, Value value, signed char error) { y += rounded_product(alpha, with_error(value, error)); };
+    auto add = [=](C& y, Value value, signed char error) { y += rounded_product(alpha, with_error(value, error)); };
     map(walk, add, both(y), in(value), in(error));
 }

@@ -154,7 +154,7 @@ class Convolutions:
 
 def _is_ours(weight: TensorSpec, call: Call) -> bool:
     """Whether the kernels of `depthwise.py` are asked in the library's place."""
-    return depthwise.is_better(weight, groups_of(call)) and weight.dtype.name not in HALVES
+    return depthwise.is_depthwise(weight, groups_of(call)) and weight.dtype.name not in HALVES
 
 
 def _channels_last(shape: tuple[int, ...], dtype: DType) -> TensorSpec:
