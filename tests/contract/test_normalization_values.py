@@ -53,6 +53,17 @@ def forward(kernels: KernelSet, x: Array, epsilon: float = 1e-5) -> dict[str, Ar
 
 
 @every_own_set
+def test_one_element_has_no_derivative_however_products_are_rounded(kernels: KernelSet):
+    x, dy, gamma, inv_std, dx = normal(500, 1), normal(500, 1, seed=2), normal(1, seed=3), positive(500), empty(500, 1)
+    run(kernels, "layer_norm_derivative", [dy, x, gamma, x[:, 0].copy(), inv_std, dx], {})
+    np.testing.assert_array_equal(dx, 0)
+    dx, gamma, inv_std = empty(20, 25), normal(25, seed=3), inv_std.reshape(20, 25)
+    x, dy = x.reshape(20, 25), dy.reshape(20, 25)
+    run(kernels, "group_norm_derivative", [dy, x, gamma, x.copy(), inv_std, dx], {})
+    np.testing.assert_array_equal(dx, 0)
+
+
+@every_own_set
 def test_batch_norm_of_tiny_numbers(kernels: KernelSet):
     x = channels_last(3e-16 * normal(4, 4, 9, 7))
     got = forward(kernels, x, epsilon=1e-36)

@@ -73,7 +73,7 @@ extern "C" __global__ void row_derivative(Walk<8> walk, const T* dy, const T* x,
     map(
         walk,
         [](C& dx, C dy, C x, C gamma, C mean, C inv_std, C offset, C slope) {
-            dx = inv_std * fma(mean - x, slope, fma(dy, gamma, -offset));
+            dx = inv_std * fma(mean - x, slope, rounded_product(dy, gamma) - offset); // a row of one gives 0
         },
         out(dx), in(dy), in(x), in(gamma), in(mean), in(inv_std), in(offset), in(slope));
 }

@@ -86,7 +86,8 @@ void group_norm_derivative(Rows dy, Rows x, Rows dx, const float *gamma, const f
         float *slope = scale + channels, *offset = slope + channels;
         sum_derivative(slopes, values, mean + sample * groups, sample * rows, rows, channels, groups, means, total);
         for (int64_t group = 0; group < groups; group++) {
-            double inverse = inv_std[sample * groups + group], sum = 0, product = 0;
+            double sum = 0, product = 0;
+            double inverse = rows * width == 1 ? 0 : inv_std[sample * groups + group]; /* see row_norm.c */
             double share = inverse / ((double)rows * (double)width);
             for (int64_t i = group * width; i < (group + 1) * width; i++) {
                 sum += gamma[i] * total[i];
