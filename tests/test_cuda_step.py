@@ -151,15 +151,11 @@ def is_one_launch(
     np.testing.assert_allclose(found, wanted, rtol=off)
 
 
-@pytest.mark.parametrize(
-    "libraries",
-    [pytest.param(False, marks=pytest.mark.nightly), pytest.param(True, marks=needs_libraries)],
-    ids=["own", "libraries"],
-)
+@needs_libraries
 @pytest.mark.parametrize("name", NETS)
-def test_a_net_trains_to_equal_bits_in_every_legal_order(name, libraries):
+def test_a_net_trains_to_equal_bits_in_every_legal_order(name):
     def in_order(seed: int) -> list[Any]:
-        with late_gpu(seed, libraries) as (_, _, on):
+        with late_gpu(seed) as (_, _, on):
             net, batch = compiled(NETS[name], on), NETS[name].batch
             losses = [net.train_one_batch(*batch(np.random.default_rng(step)))[0] for step in range(STEPS)]
             assert net.training_graph._executables["recorded"]._replay.is_captured

@@ -171,11 +171,11 @@ def missing_libraries() -> str:
 
 
 @contextmanager
-def late_gpu(seed: int, libraries: bool = False) -> Iterator[tuple[LateCupy, LateDriver, Device]]:
-    """What `device.new_cuda` makes. libraries: with products and convolutions by NumPy, on their streams."""
+def late_gpu(seed: int) -> Iterator[tuple[LateCupy, LateDriver, Device]]:
+    """What `device.new_cuda` makes. Where the libraries are, NumPy does products and convolutions on their streams."""
     machine = LateCupy(seed)
     with installed(machine) as driver, ExitStack() as stack:
-        if libraries:
+        if not missing_libraries():
             library = LateLibrary(cublaslt.load(), machine)
             stack.enter_context(patch.object(cublaslt, "load", lambda: library))
             stack.enter_context(patch.object(cuda_libraries, "Handle", lambda stream: LateHandle(machine, stream)))

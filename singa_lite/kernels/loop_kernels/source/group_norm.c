@@ -86,17 +86,17 @@ void group_norm_derivative(Rows dy, Rows x, Rows dx, const float *gamma, const f
         float *slope = scale + channels, *offset = slope + channels;
         sum_derivative(slopes, values, mean + sample * groups, sample * rows, rows, channels, groups, means, total);
         for (int64_t group = 0; group < groups; group++) {
-            double sum = 0, product = 0;
-            double inverse = rows * width == 1 ? 0 : inv_std[sample * groups + group]; /* see row_norm.c */
+            double inverse = inv_std[sample * groups + group], sum = 0, product = 0;
             double share = inverse / ((double)rows * (double)width);
+            int is_one = rows * width == 1; /* see row_norm.c */
             for (int64_t i = group * width; i < (group + 1) * width; i++) {
                 sum += gamma[i] * total[i];
                 product += gamma[i] * total[channels + i];
             }
             for (int64_t i = group * width; i < (group + 1) * width; i++) {
-                scale[i] = (float)(gamma[i] * inverse);
+                scale[i] = is_one ? 0 : (float)(gamma[i] * inverse);
                 slope[i] = (float)(-product * inverse * inverse * share);
-                offset[i] = (float)(-sum * share);
+                offset[i] = is_one ? 0 : (float)(-sum * share);
             }
         }
         Normal by = {means, scale, NULL, 0, 0};

@@ -165,13 +165,14 @@ void row_norm_derivative(Rows dy, Rows x, Rows dx, const float *gamma, const flo
                          int64_t rows, int64_t columns) {
 #pragma omp parallel for schedule(static) if (rows * columns > SMALL)
     for (int64_t row = 0; row < rows; row++) {
+        double total, products, share = inverse[row] / (double)columns;
         float centre = mean ? mean[row] : 0;
-        /* One element has no derivative; products that are not rounded would leave some of it. */
-        float factor = mean && columns == 1 ? 0 : inverse[row];
-        double total, products, share = factor / (double)columns;
         sum_products(dy, x, row, gamma, centre, columns, &total, &products);
-        float slope = (float)(-products * factor * factor * share);
-        derive_row(dy, x, dx, row, gamma, centre, factor, slope, mean ? (float)(-total * share) : 0, columns);
+        float slope = (float)(-products * inverse[row] * inverse[row] * share);
+        if (mean && columns == 1) /* g less its mean is 0, which a product that is not rounded is not */
+            derive_row(dy, x, dx, row, gamma, centre, 0, slope, 0, columns);
+        else
+            derive_row(dy, x, dx, row, gamma, centre, inverse[row], slope, mean ? (float)(-total * share) : 0, columns);
     }
 }
 
