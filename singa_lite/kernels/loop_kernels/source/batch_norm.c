@@ -129,7 +129,7 @@ void batch_norm_derivative(Rows dy, Rows x, Rows other, Rows dx, const float *ga
         return;
 #pragma omp simd
     for (int64_t i = 0; i < channels; i++) {
-        double inverse = inv_std[i], share = gamma[i] * inverse / count;
+        double inverse = inv_std[i], share = scale[i] / count; /* of the rounded scale, so that dx adds up to 0 */
         slope[i] = (float)(-sums[size.columns + i] * inverse * inverse * share);
         offset[i] = (float)(-sums[i] * share);
     }
