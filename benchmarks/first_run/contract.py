@@ -72,11 +72,13 @@ def _sets(context: Context, call: PreparedCall) -> list[tuple[str, Any]]:
     """Our own kernels where these do the call, and the libraries' with ours below them."""
     from gpu_kernels import OnGpu
 
-    machine = context.machine
+    machine, found = context.machine, []
     on, own = machine.on, machine.own_set()
-    found = [("own", OnGpu("own", on, own)), ("libraries", OnGpu("libraries", on, on.kernels))]
-    is_ours = machine.served_by(own, call.kernel, specs_of(call.tensors), call.settings) == "own"
-    return found[not is_ours : 1 if context.options.own else None]
+    if machine.served_by(own, call.kernel, specs_of(call.tensors), call.settings) == "own":
+        found.append(("own", OnGpu("own", on, own)))
+    if not context.options.own:
+        found.append(("libraries", OnGpu("libraries", on, on.kernels)))
+    return found
 
 
 def _results(kernels: Any, call: PreparedCall) -> dict[str, Any]:

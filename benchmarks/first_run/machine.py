@@ -14,6 +14,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from call_steps import own_set
 from singa_lite import device, tensor
 from singa_lite.device import cuda_libraries
 from singa_lite.kernels.cuda_kernels import cuda
@@ -111,7 +112,7 @@ class Machine(ABC):
 
     def own_set(self) -> KernelSet:
         """The kernels of ours, without the libraries before them; products of composed ones are the libraries'."""
-        return own_of(self.on.kernels)
+        return own_set(self.on.kernels)
 
     def fresh_set(self) -> KernelSet:
         """The kernels of ours but for composed ones, of which none has built anything yet."""
@@ -120,7 +121,7 @@ class Machine(ABC):
 
     def served_by(self, kernels: KernelSet, name: str, specs: TensorSpecs, settings: Settings) -> str:
         """Who does a call: "library", "own" or "host"."""
-        chosen, own = kernels.choose(name, specs, settings), own_of(kernels)
+        chosen, own = kernels.choose(name, specs, settings), own_set(kernels)
         if own.fallback is not None and chosen is own.fallback[name]:
             return "host"
         return "own" if chosen is own[name] else "library"
@@ -207,13 +208,6 @@ def _nvidia_smi() -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     return (done.stdout + done.stderr).strip()
-
-
-def own_of(kernels: KernelSet) -> KernelSet:
-    """The kernels of ours in a set with the libraries' before them and the host's behind."""
-    while kernels.fallback is not None and kernels.fallback.fallback is not None:
-        kernels = kernels.fallback
-    return kernels
 
 
 def machine(stand_in: bool, own: bool = False, deterministic: bool = True) -> Machine:

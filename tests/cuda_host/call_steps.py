@@ -1,5 +1,6 @@
-"""What does a call of a CUDA kernel set: routines, and kernels of other sets. Of composed kernels all inner calls, of
-two ways the faster one.
+"""The routines and kernels by which a CUDA kernel set does a call.
+
+A composed kernel is resolved into its inner calls. Where a call can be done in two ways, the faster one is taken.
 """
 
 from __future__ import annotations
@@ -11,6 +12,14 @@ from singa_lite.kernels.composed import ComposedKernel, FasterWithScratch, Inner
 from singa_lite.kernels.cuda_kernels.routine import CudaKernel, Routine
 from singa_lite.kernels.kernel_set import Kernel, KernelSet
 from singa_lite.kernels.specs import specs_of
+
+
+def own_set(kernels: KernelSet) -> KernelSet:
+    """Returns the set of our own kernels: of the levels of a CUDA set the last one before the host's."""
+    while not kernels.one_pass:
+        assert kernels.fallback is not None
+        kernels = kernels.fallback
+    return kernels
 
 
 def parts(kernels: KernelSet, call: InnerCall) -> Iterator[Routine | Kernel | None]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from call_steps import own_set
 from host_loader import host_bytes
 from singa_lite import device
 from singa_lite.device import Device
@@ -85,10 +86,7 @@ def on_gpu() -> list[KernelSet]:
         on = _device()
     except DeviceError:
         return []
-    own = on.kernels
-    while own.fallback is not None and own.fallback.fallback is not None:
-        own = own.fallback  # the set of our own is the one before the host's
-    return [OnGpu("gpu", on, on.kernels), OnGpu("gpu-own", on, own)]
+    return [OnGpu("gpu", on, on.kernels), OnGpu("gpu-own", on, own_set(on.kernels))]
 
 
 def _device() -> Device:

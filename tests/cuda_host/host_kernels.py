@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from call_steps import own_set
 from host_device import HostCuda
 from host_libraries import HostMultiplier, convolutions, served
 from host_libraries import missing as missing_cudnn
@@ -50,14 +51,6 @@ def cuda_with_libraries_on_host() -> OverNumPy:
     made = None if missing_cudnn() else convolutions()  # `test_cuda_convolution_plans` says so
     below = by_way_of_host(NUMPY, HostCuda())
     return over_numpy("cuda-libraries", cuda(HostLoader(), below, *served(Products(HostMultiplier()), made)))
-
-
-def own_set(made: KernelSet) -> KernelSet:
-    """Of the levels of a CUDA set the one of our own kernels, which is the last before the host's."""
-    while not made.one_pass:
-        assert made.fallback is not None
-        made = made.fallback
-    return made
 
 
 def over_numpy(name: str, made: KernelSet) -> OverNumPy:

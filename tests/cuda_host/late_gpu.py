@@ -172,7 +172,10 @@ def missing_libraries() -> str:
 
 @contextmanager
 def late_gpu(seed: int) -> Iterator[tuple[LateCupy, LateDriver, Device]]:
-    """What `device.new_cuda` makes. Where the libraries are, NumPy does products and convolutions on their streams."""
+    """Yields the device of `device.new_cuda` over late streams, behind its CuPy and its driver.
+
+    NumPy does the libraries' products and convolutions on these streams, where the libraries are installed.
+    """
     machine = LateCupy(seed)
     with installed(machine) as driver, ExitStack() as stack:
         if not missing_libraries():

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from call_steps import parts
-from host_kernels import own_set
+from call_steps import own_set, parts
 from host_libraries import served
 from joined_cases import JOINED
 from kernel_case import Tensors

@@ -54,7 +54,7 @@ def planned_step(found: Any, batch: int, precision: str) -> tuple[Device, Memory
 
 
 class Counts(NamedTuple):
-    """Of a step. calls: all; libraries: done by a library; host: on the host. What both do is counted for each."""
+    """Numbers of calls of a training step: all, those by a library, and those on the host. One by both counts twice."""
 
     calls: int
     libraries: int

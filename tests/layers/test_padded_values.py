@@ -64,7 +64,9 @@ def test_padding_is_not_read(kind, kernels):
     wanted = trained(made, 0.0, on, True)
     for padding in (NAN, INF, -INF):
         assert trained(made, padding, on, True) == wanted
-    assert trained(made, NAN, on, False) == trained(made, 0.0, on, False)
+    # On a GPU operations one by one do other products than recorded ones, and so round otherwise.
+    eager = trained(made, 0.0, on, False) if "CUDA" in kernels else wanted
+    assert trained(made, NAN, on, False) == eager
 
 
 def test_a_mask_that_comes_with_the_tensor_hides_padding_too():

@@ -121,7 +121,7 @@ def cuda(
 
 
 def _of_products(kernels: KernelSet, loader: Loader) -> dict[str, Kernel]:
-    """Kernels that are done by products of a set and kernels of ours between them."""
+    """Returns the kernels that are composed of a set's products and of kernels of ours between them."""
     return {
         **low_rank_product.products(kernels),
         **quantized_product.products(kernels, TILE_BYTES),

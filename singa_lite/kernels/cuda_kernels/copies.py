@@ -32,7 +32,7 @@ _Copies = Mapping[str, TensorSpec]
 
 
 def mixed(build: CallBuilder[Routine]) -> CallBuilder[Routine]:
-    """The builder, which also serves calls that mix float32 with a dtype of 16 bits."""
+    """Returns a builder that also serves calls that mix float32 with a dtype of 16 bits, over converted copies."""
 
     def built(call: Call) -> Routine | None:
         found = build(call)
@@ -45,7 +45,7 @@ def mixed(build: CallBuilder[Routine]) -> CallBuilder[Routine]:
 
 
 def in_any_strides(build: CallBuilder[Routine]) -> CallBuilder[Routine]:
-    """The builder, which also serves operands that lie otherwise than it takes them, over copies in C order."""
+    """Returns a builder that tries copies of the operands in C order where the given one declines their strides."""
     over_copies = without_gaps(build)
     return lambda call: build(call) or over_copies(call)
 

@@ -39,7 +39,7 @@ MOST_SLOTS = 32
 
 
 def is_depthwise(weight: TensorSpec, groups: int) -> bool:
-    """Whether these kernels are made for a convolution."""
+    """Whether each group has one channel, and few enough filters for these kernels."""
     return weight.shape[1] == 1 and groups > 1 and weight.shape[0] <= MOST_FILTERS * groups
 
 

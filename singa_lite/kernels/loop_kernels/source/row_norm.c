@@ -169,7 +169,7 @@ void row_norm_derivative(Rows dy, Rows x, Rows dx, const float *gamma, const flo
         float centre = mean ? mean[row] : 0;
         sum_products(dy, x, row, gamma, centre, columns, &total, &products);
         float slope = (float)(-products * inverse[row] * inverse[row] * share);
-        if (mean && columns == 1) /* g less its mean is 0, which a product that is not rounded is not */
+        if (mean && columns == 1) /* g minus its mean is 0; a fused multiply-add would leave g's rounding error */
             derive_row(dy, x, dx, row, gamma, centre, 0, slope, 0, columns);
         else
             derive_row(dy, x, dx, row, gamma, centre, inverse[row], slope, mean ? (float)(-total * share) : 0, columns);
