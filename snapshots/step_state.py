@@ -11,6 +11,7 @@ from singa_lite.device import Device
 from singa_lite.optimizer import Optimizer
 from singa_lite.optimizer.gradient_accumulation import COUNTED, GradientAccumulation
 from singa_lite.optimizer.loss_scale import LossScale
+from singa_lite.snapshots import stored_parameters
 from singa_lite.snapshots.manifest import Attribute
 from singa_lite.snapshots.tree import ArraySpec, Tree
 from singa_lite.tensor import Tensor
@@ -49,7 +50,7 @@ def names(snapshot: Tree, parameters: Collection[str]) -> list[str]:
 
 def specs(parameters: Mapping[str, Tensor], of: Sequence[str]) -> dict[str, ArraySpec]:
     """The entries of these parameters' sums."""
-    return {_path(name): ArraySpec(parameters[name].shape, parameters[name].dtype) for name in of}
+    return {_path(name): stored_parameters.spec(parameters[name]) for name in of}
 
 
 def tensors(optimizer: Optimizer | None, of: Sequence[str]) -> dict[str, Tensor]:

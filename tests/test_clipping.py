@@ -138,6 +138,15 @@ def test_a_snapshot_within_a_group_wants_the_same_group(tmp_path):
     assert plain.optimizer.step == 2
 
 
+@pytest.mark.parametrize("name", ["net.h5", "net.npz", "net.safetensors"])
+def test_a_snapshot_within_a_group_goes_on_to_the_bit_with_parameters_in_16_bits(tmp_path, name):
+    net, other = (net_of(optimizer.AdamW(), accumulate=3, parameter_dtype="bfloat16") for _ in range(2))
+    trained(net, 4)
+    net.save(tmp_path / name)
+    other.load(tmp_path / name)
+    assert trained(other, 8, first=4) == trained(net, 8, first=4)
+
+
 def test_a_group_that_has_begun_is_not_given_up_silently():
     net = net_of(optimizer.Adam(), accumulate=2)
     net.train_one_batch(*batch(0))
