@@ -53,6 +53,7 @@ class MultiHeadAttention(Products):
 
     passes_mask = True
     any_length = True
+    time_of_first = True
     reads_again = True
     parts = ("query", "key", "value", "output")
 

@@ -52,7 +52,8 @@ def prepared(tmp_path_factory):
 def run(prepared: Path, out: Path, *arguments: str, script: Path = SCRIPT, **environment: str) -> tuple[int, str]:
     """The exit status, and what was printed."""
     command = [sys.executable, script, "--stand-in", "--tiny", f"--out={out}", f"--expected={prepared}", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **BARE, **environment}, check=False)
+    environment = {**os.environ, **BARE, **environment}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     return done.returncode, done.stdout + done.stderr
 
 

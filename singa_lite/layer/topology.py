@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from singa_lite.common.errors import GraphError
@@ -121,29 +122,33 @@ class Topology:
 class Lengths:
     """The axis of time, axis 1 of a batch, on its way through the layers.
 
-    An input has one if it is of ids (time, ...), or has features behind it (time, features). Layers hand it on, by
-    `keeps_time`, the first input's that has one.
+    An input has one if it is of ids (time, ...), or has features behind it (time, features), or is a mask (time,) that
+    layers take beside one that has it. Layers hand it on, by `keeps_time`: that of all their inputs, which have equally
+    many steps, or of the first, by `time_of_first`.
 
-    of: {layer: the input layer that its outputs have the time of}; refusing: {input layer: the first layer behind it
+    of: {layer: the input layers that its outputs have the time of}; refusing: {input layer: the first layer behind it
     that takes as many steps as it was set up for and no fewer; it itself where it has no time}. ids: inputs of ids;
     fed: the sample shape of each input.
     """
 
     def __init__(self, nodes: Sequence[Node], ids: Collection[str], fed: Mapping[str, Shape]) -> None:
-        self.of: dict[str, str] = {}
+        self.of: dict[str, list[str]] = {}
         self.refusing: dict[str, str] = {}
+        vectors = {name for name, shape in fed.items() if name not in ids and len(shape) == 1}
         for node in nodes:
             layer = node.layer
-            came = [self.of[name] for name, _ in node.sources if name in self.of]
-            if not node.sources:
-                came = [layer.name]
-                if len(fed.get(layer.name, ())) < (1 if layer.name in ids else 2):
-                    self.refusing[layer.name] = layer.name
+            timed = [self.of[name] for name, _ in node.sources if name in self.of] if node.sources else [[layer.name]]
+            came = [*dict.fromkeys(chain.from_iterable(timed))]
+            if not (node.sources or fed.get(layer.name)):
+                self.refusing[layer.name] = layer.name
+            if node.sources and vectors.issuperset(came):
+                self.refusing |= {name: name for name in came}
+                continue
             if not layer.any_length or layer.name in self.refusing:
                 for name in came:
                     self.refusing.setdefault(name, layer.name)
             elif came and layer.keeps_time:
-                self.of[layer.name] = came[0]
+                self.of[layer.name] = timed[0] if layer.time_of_first else came
 
     def fitting(self, name: str, sample_shape: Shape, shape: Shape) -> Shape:
         """The sample shape that a batch of an input layer is to have: its own where it is of fewer steps.

@@ -35,6 +35,8 @@ class LayerTraits(Described):
     any_length: bool = False
     #: Whether its output has the time steps of its input; False where it has no axis of time any more.
     keeps_time: bool = True
+    #: Whether these are its first input's steps, and the others may have more or fewer, as what attention looks at.
+    time_of_first: bool = False
     #: Whether positions of a text may be read again: what it keeps of one goes by those before it, as keys do, and not
     #: by what was kept, as a state does. Of layers that keep something (`kept_of_past`).
     reads_again: bool = False

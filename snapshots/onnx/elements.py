@@ -143,7 +143,7 @@ def _reduce_sum(w: Writer, a: TracedCall) -> Value:
     axes, keep = a.op.axes, int(a.op.keepdims)
     counts = [prod(shape[axis] for axis in axes) for shape in a.shapes()]
     alphas = [alpha for (alpha,) in a.traced_numbers(lambda op: [op.alpha])]
-    is_mean = all(count > 1 and alpha == 1 / count for count, alpha in zip(counts, alphas, strict=True))
+    is_mean = max(counts) > 1 and alphas == [1 / count for count in counts]
     if not axes:
         return a.inputs[0]
     if is_mean:

@@ -36,6 +36,7 @@ def export(net: TrainedNet, path: str | os.PathLike[str], opset: int = 21, dtype
     """Write the net's predictions, see `FeedForwardNet.export`."""
     if not is_int(opset) or opset not in OPSETS:
         raise ValueError(f"export opset: wanted one of {OPSETS.start} to {OPSETS[-1]}, received {opset!r:.100}")
+    net.check_usable()
     name, found = checks.path("export", path), traces(net)
     owned = {**{t.name: t for t in net.constants()}, **net.frozen(), **net.states(), **net.parameters()}
     writer = Writer(found, opset, owned, None if dtype is None else _float("export dtype", dtype))
@@ -44,13 +45,19 @@ def export(net: TrainedNet, path: str | os.PathLike[str], opset: int = 21, dtype
     used = _used(model)
     model.graph.initializer.extend(constant for name, constant in writer.constants.items() if name in used)
     weights = {name: weight for name, weight in writer.weights.items() if name in used}
-    check(model, weights)
+    try:
+        check(model, weights)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        raise SnapshotError(
+            f"export opset {opset}: wanted a graph that onnx.checker accepts, received: {error}"
+        ) from error
     write(name, model, weights)
 
 
 def _convert(writer: Writer, found: Sequence[Trace]) -> None:
-    for name, tensor in found[0].inputs.items():
-        writer.bind(tensor, writer.input(name, tensor.dtype, [trace.inputs[name].shape for trace in found]))
+    for name in found[0].inputs:
+        tensors = [trace.inputs[name] for trace in found]
+        writer.bind(tensors, writer.input(name, tensors[0].dtype, [one.shape for one in tensors]))
     for calls in zip(*(trace.calls for trace in found), strict=True):
         _convert_call(writer, calls)
     for name, tensor in found[0].outputs.items():
@@ -75,15 +82,17 @@ def _convert_call(writer: Writer, calls: tuple[Call, ...]) -> None:
     ]
     values = _widened(writer, call, values)
     made = converter(writer, TracedCall(calls, values))
-    for tensor, value in zip(call.outputs, made if isinstance(made, list) else [made], strict=False):
-        writer.bind(tensor, value)
+    results = zip(*(c.outputs for c in calls), strict=True)
+    for tensors, value in zip(results, made if isinstance(made, list) else [made], strict=False):
+        writer.bind(tensors, value)
 
 
 def _check_equal(calls: Sequence[Call]) -> None:
     """SnapshotError for settings that depend on a batch's size: a file would have those of one size."""
     for call in calls[1:]:
         settings = {name: value for name, value in call.settings.items() if (name_of(call.of), name) != _OF_MEANS}
-        differing = [name for name, value in settings.items() if value != calls[0].settings.get(name)]
+        pairs = {name: (value, calls[0].settings.get(name)) for name, value in settings.items()}
+        differing = [name for name, (one, other) in pairs.items() if one != other and (one == one or other == other)]
         if differing:
             raise SnapshotError(
                 f"export: wanted numbers that do not depend on the size of a batch, received {differing[0]!r} of "

@@ -47,10 +47,17 @@ def check(model: onnx.ModelProto, weights: Mapping[str, LazyArray | Array], full
 
 
 def write(path: str | os.PathLike[str], model: onnx.ModelProto, weights: Mapping[str, LazyArray]) -> None:
-    """The whole new file, or the old one; the file of weights, "net.onnx.data", comes first where there is one."""
+    """The whole new file, or the old one, as is the file of weights "net.onnx.data", if there is one."""
     if sum(weight.nbytes for weight in weights.values()) > MOST_WITHIN:
-        _write_beside(f"{os.fspath(path)}.data", model, weights)
-        weights = {}
+        with replacing(f"{os.fspath(path)}.data") as data:
+            _write_data(data, f"{os.path.basename(path)}.data", model, weights)
+            _write_model(path, model, {})
+    else:
+        _write_model(path, model, weights)
+
+
+def _write_model(path: str | os.PathLike[str], model: onnx.ModelProto, weights: Mapping[str, LazyArray]) -> None:
+    """The file of the model, with these weights in it."""
     headers = {name: _header(name, weight) for name, weight in weights.items()}
     sizes = [len(_field(RAW_DATA, w.nbytes)) + w.nbytes + len(headers[name]) for name, w in weights.items()]
     graph = model.graph.SerializeToString()
@@ -77,17 +84,16 @@ def _field(number: int, length: int) -> bytes:
     return bytes([*made, length])
 
 
-def _write_beside(path: str, model: onnx.ModelProto, weights: Mapping[str, LazyArray]) -> None:
-    """The weights in a file of their own, and in the model where they are."""
-    with replacing(path) as file:
-        for name, weight in weights.items():
-            start = _aligned(file)
-            write_all(file, _data(weight))
-            tensor = model.graph.initializer.add(name=name, data_type=tensor_type(weight.dtype), dims=weight.shape)
-            tensor.data_location = TensorProto.EXTERNAL
-            entries = {"location": os.path.basename(path), "offset": start, "length": weight.nbytes}
-            for key, value in entries.items():
-                tensor.external_data.add(key=key, value=str(value))
+def _write_data(file: FileIO, location: str, model: onnx.ModelProto, weights: Mapping[str, LazyArray]) -> None:
+    """The weights to a file of their own, and to the model where they are."""
+    for name, weight in weights.items():
+        start = _aligned(file)
+        write_all(file, _data(weight))
+        tensor = model.graph.initializer.add(name=name, data_type=tensor_type(weight.dtype), dims=weight.shape)
+        tensor.data_location = TensorProto.EXTERNAL
+        for key, value in {"location": location, "offset": start, "length": weight.nbytes}.items():
+            tensor.external_data.add(key=key, value=str(value))
+    os.fsync(file.fileno())  # the model's file takes its place in a moment; this one then follows at once
 
 
 def _aligned(file: FileIO) -> int:

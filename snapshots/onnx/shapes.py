@@ -60,13 +60,14 @@ def _concat(w: Writer, a: TracedCall) -> Value:
 
 @TABLE.converts("Slice")
 def _slice(w: Writer, a: TracedCall) -> Value:
-    spans, whole = a.op.spans, a.shapes()[0]
-    axes = [axis for axis, span in enumerate(spans) if (span.start, span.extent, span.step) != (0, whole[axis], 1)]
+    traced = [(call.of.spans, whole) for call, whole in zip(a.calls, a.shapes(), strict=True)]
+    axes = [axis for axis in range(a.ndim) if any(tuple(spans[axis]) != (0, whole[axis], 1) for spans, whole in traced)]
     if not axes:
         return a.inputs[0]
     starts = w.extents(a.traced_numbers(lambda op: [op.spans[axis].start for axis in axes]))
     stops = w.extents(a.traced_numbers(lambda op: [_stop(op.spans[axis]) for axis in axes]))
-    return w.sliced(a.inputs[0], axes, w.numbers(starts), w.numbers(stops), [spans[axis].step for axis in axes])
+    steps = w.extents(a.traced_numbers(lambda op: [op.spans[axis].step for axis in axes]))
+    return w.sliced(a.inputs[0], axes, *map(w.numbers, (starts, stops, steps)))
 
 
 def _stop(span: tuple[int, int, int]) -> int:
@@ -77,8 +78,8 @@ def _stop(span: tuple[int, int, int]) -> int:
 @TABLE.converts("flip")
 def _flip(w: Writer, a: TracedCall) -> Value:
     axes = list(a.settings["axes"])
-    starts, ends = w.constant([-1] * len(axes)), w.constant([-TO_END] * len(axes))
-    return w.sliced(a.inputs[0], axes, starts, ends, [-1] * len(axes))
+    backwards, ends = w.constant([-1] * len(axes)), w.constant([-TO_END] * len(axes))
+    return w.sliced(a.inputs[0], axes, backwards, ends, backwards)
 
 
 @TABLE.converts("Pad")

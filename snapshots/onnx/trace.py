@@ -11,14 +11,15 @@ import numpy as np
 
 from singa_lite.autograd.ops.op import Op, applying
 from singa_lite.common.array_types import DType
+from singa_lite.common.errors import SnapshotError
 from singa_lite.compiler.ir.operation import Operation
 from singa_lite.tensor import Shape, Tensor
 from singa_lite.training.steps.fed_tensors import make_feeds
 from singa_lite.training.steps.step_functions import PredictStep
 from singa_lite.training.trained_net import TrainedNet
 
-#: What a batch is traced with, and with what else, to see what depends on its size.
-BATCH, OTHER_BATCH = 2, 3
+#: What a batch is traced with, then another size, and one far from both, at which a quotient or a limit shows.
+BATCHES = 2, 3, 101
 
 #: Settings of operations of several numbers that no batch may change.
 _OWN = ("margins", "factor", "axes")
@@ -39,9 +40,12 @@ class Call(NamedTuple):
 
 @dataclass
 class Trace:
-    """One prediction. inputs, outputs: {layer: tensor}; sizes: {symbol: its extent in this prediction}."""
+    """One prediction. inputs, outputs: {layer: tensor}; sizes: {symbol: its extent in this prediction}; lengths:
+    {input: the symbol of its time steps}.
+    """
 
     sizes: dict[str, int]
+    lengths: Mapping[str, str]
     inputs: dict[str, Tensor]
     outputs: dict[str, Tensor] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
@@ -53,42 +57,54 @@ def place_of(tensor: Tensor) -> Place:
 
 
 def traces(net: TrainedNet) -> list[Trace]:
-    """Predictions of a net: one, then for each symbol one in which its extent alone is another. Nothing runs."""
-    inputs = net.input_shapes()
-    symbols = {"batch": (BATCH, OTHER_BATCH)}
-    for name, shape in inputs.items():
-        if shape and shape[0] > 2 and net.refusing(name) is None:  # as many steps as it was set up for may be a case
-            symbols[length_of(name, inputs)] = shape[0] - 1, shape[0] - 2
+    """Predictions of a net: one, then for each symbol some in which its extent alone is another. Nothing runs.
+
+    SnapshotError where they are not of the same operations. With as many steps as the net was set up for, they may be
+    of others: these are traced only where 3 are, and left out then.
+    """
+    lengths = _lengths(net)
+    whole = {symbol: net.input_shapes()[name][0] for name, symbol in lengths.items()}
+    symbols = {"batch": BATCHES}
+    for symbol, steps in whole.items():
+        symbols[symbol] = steps - 1, steps - 2, min(2, steps - 3) or steps
     first = {symbol: extents[0] for symbol, extents in symbols.items()}
-    chosen = [first, *({**first, symbol: extents[1]} for symbol, extents in symbols.items())]
-    return [_trace(net, sizes) for sizes in chosen]
+    chosen = [first, *({**first, symbol: other} for symbol, extents in symbols.items() for other in extents[1:])]
+    found = [_trace(net, sizes, lengths) for sizes in chosen]
+    return [trace for trace in found if _has_same_operations(trace, found[0], whole)]
 
 
-def length_of(name: str, inputs: Mapping[str, Shape]) -> str:
-    """The symbol of an input's time steps: one for all inputs where they have equally many."""
-    return "length" if len({shape[:1] for shape in inputs.values()}) == 1 else f"{name}_length"
+def _has_same_operations(trace: Trace, first: Trace, whole: Mapping[str, int]) -> bool:
+    """Whether it is of the first one's operations; it may be of others where a symbol is its `whole` extent."""
+    kinds, wanted = ([c.of if isinstance(c.of, str) else type(c.of) for c in one.calls] for one in (trace, first))
+    if kinds == wanted or trace.sizes.items() & whole.items():
+        return kinds == wanted
+    symbol, extent = next(iter(trace.sizes.items() - first.sizes.items()))
+    raise SnapshotError(
+        f"export: wanted the same operations at any batch size and length, received others where {symbol} is {extent} "
+        f"than where it is {first.sizes[symbol]}"
+    )
 
 
-def symbols_of(name: str, inputs: Mapping[str, Shape], sizes: Mapping[str, int]) -> list[int | str]:
-    """The extents of an input, those that may change by their symbols."""
-    length, shape = length_of(name, inputs), inputs[name]
-    return ["batch", *([length, *shape[1:]] if length in sizes else shape)]
+def _lengths(net: TrainedNet) -> dict[str, str]:
+    """{input that may have fewer steps: the symbol of its time}: one symbol where all of these have equally many."""
+    steps = {name: shape[0] for name, shape in net.input_shapes().items() if shape and net.refusing(name) is None}
+    steps = {name: count for name, count in steps.items() if count >= len(BATCHES)}
+    return {name: "length" if len({*steps.values()}) == 1 else f"{name}_length" for name in steps}
 
 
-def _trace(net: TrainedNet, sizes: dict[str, int]) -> Trace:
-    shapes = net.input_shapes()
+def _trace(net: TrainedNet, sizes: dict[str, int], lengths: Mapping[str, str]) -> Trace:
     ids = net.input_ids()
     forms = {
         name: (
-            tuple(sizes[n] if isinstance(n, str) else n for n in symbols_of(name, shapes, sizes)),
+            (sizes["batch"], *((sizes[lengths[name]], *shape[1:]) if name in lengths else shape)),
             np.dtype(np.int64) if name in ids else net.dtype,
         )
-        for name in shapes
+        for name, shape in net.input_shapes().items()
     }
     device = net.device
     with device.first_values(), device.recording() as graph:
         fed = make_feeds(net, device.empty, {"input": forms})
-        trace = Trace(sizes, dict(fed["input"]))
+        trace = Trace(sizes, lengths, dict(fed["input"]))
         with _noting(net, trace):
             result = PredictStep(net).operations(fed)
         results = result if isinstance(result, Mapping) else {net.output_names()[0]: result}
@@ -146,17 +162,16 @@ class Extent(NamedTuple):
 
 def extent(values: Sequence[int], sizes: Sequence[Mapping[str, int]]) -> Extent | None:
     """How a number depends on the symbols, by what it is in each trace. None: in no way that is known."""
-    value, *others = values
-    symbols = list(sizes[0])
-    changed = [symbol for symbol, other in zip(symbols, others, strict=True) if other != value]
+    value, first = values[0], sizes[0]
+    changed: dict[str, int] = {}  # {symbol: by how much the number grows with it}
+    for other, extents in zip(values[1:], sizes[1:], strict=True):
+        (symbol,) = (name for name in first if extents[name] != first[name])
+        if other != value:
+            changed.setdefault(symbol, (other - value) // (extents[symbol] - first[symbol]))
     if not changed:
         return Extent(value)
-    product = int(np.prod([sizes[0][symbol] for symbol in changed]))
-    if len(changed) == 1:
-        place = symbols.index(changed[0])
-        factor = (others[place] - value) // (sizes[place + 1][changed[0]] - sizes[0][changed[0]])
-    else:
-        factor = value // product
+    product = int(np.prod([first[symbol] for symbol in changed]))
+    factor = next(iter(changed.values())) if len(changed) == 1 else value // product
     found = Extent(value - factor * product, factor, tuple(changed))
     return found if all(number(found, s) == v for v, s in zip(values, sizes, strict=True)) else None
 

@@ -44,23 +44,29 @@ class Writer:
         #: {state of the net: what it is behind the last node that changes it, as `output` takes it}
         self.states: dict[str, tuple[Value, DType, Sequence[Shape]]] = {}
         self._owned = {id(tensor.block): (name, tensor) for name, tensor in owned.items()}
-        self._values: dict[Place, Value] = {}
+        self._values: dict[tuple[Place, ...], Value] = {}
         self._initializers: dict[int, tuple[Value, Tensor]] = {}
         self._constants: dict[tuple[str, Shape, bytes], Value] = {}
-        self._used: dict[str, int] = {}
+        #: {name that is taken: the last number behind it}
+        self._used = dict.fromkeys(traces[0].outputs, 1)
         self._makers: dict[Value, onnx.NodeProto] = {}
 
     # ---- values
 
     def unique(self, name: str) -> Value:
         """The name, with a number behind it where it is taken."""
-        count = self._used[name] = self._used.get(name, 0) + 1
-        return name if count == 1 else f"{name}_{count}"
+        found, count = name, self._used.get(name, 1)
+        while found in self._used:
+            count += 1
+            found = f"{name}_{count}"
+        self._used |= {found: 1, name: count}
+        return found
 
     def input(self, name: str, dtype: DType, shapes: Sequence[Shape]) -> Value:
         """A new input of the graph. shapes: its shape in each trace."""
         self.inputs.append(self._info(name, dtype, shapes))
-        return self.unique(name)
+        self._used[name] = 1
+        return name
 
     def output(self, name: str, value: Value, dtype: DType, shapes: Sequence[Shape]) -> None:
         """Make the value an output of the graph; one of an input's name ends in "/output"."""
@@ -77,22 +83,33 @@ class Writer:
         ]
         return helper.make_tensor_value_info(name, tensor_type(self.dtype_of(dtype)), shape)
 
-    def bind(self, tensor: Tensor, value: Value) -> None:
-        """From here on the tensor is this value."""
-        self._values[place_of(tensor)] = value
+    def bind(self, tensors: Sequence[Tensor], value: Value) -> None:
+        """From here on the tensor, given as it is in each trace, is this value."""
+        self._values[tuple(map(place_of, tensors))] = value
 
     def value(self, tensors: Sequence[Tensor]) -> Value:
         """The value that a tensor is, given as it is in each trace: an initializer where no operation made it."""
-        place = place_of(tensors[0])
-        if place in self._values:
-            return self._values[place]
-        for other in tensors[1:]:
-            if other.block is not tensors[0].block and not np.array_equal(to_numpy(other), to_numpy(tensors[0])):
+        places = tuple(map(place_of, tensors))
+        if places in self._values:
+            return self._values[places]
+        if all(other.block is tensors[0].block for other in tensors):
+            return self._part(*self._initializer(tensors[0]), tensors)
+        return self._repeated(tensors)
+
+    def _repeated(self, tensors: Sequence[Tensor]) -> Value:
+        """A constant that is made for each batch: the same numbers, repeated along axes whose extents change."""
+        arrays = [to_numpy(tensor) for tensor in tensors]
+        shapes = [array.shape for array in arrays]
+        changing = [len({*extents}) > 1 for extents in zip(*shapes, strict=True)]
+        once = arrays[0][tuple(slice(0, 1) if changes else slice(None) for changes in changing)]
+        for array in arrays:
+            if not np.array_equal(array, np.broadcast_to(once, array.shape), equal_nan=array.dtype.kind == "f"):
                 raise SnapshotError(
                     f"export: wanted constants that do not depend on the size of a batch, received others in layer "
-                    f"{self.layer!r}: {to_numpy(tensors[0])!s:.60} and {to_numpy(other)!s:.60}"
+                    f"{self.layer!r}: of shapes {shapes[0]} and {array.shape}"
                 )
-        return self._part(*self._initializer(tensors[0]), tensors)
+        value = self.constant(once, self.dtype_of(tensors[0].dtype))
+        return self.node("Expand", value, self.numbers(self.extents(shapes))) if any(changing) else value
 
     def _initializer(self, tensor: Tensor) -> tuple[Value, Tensor]:
         """The initializer of a block, and the tensor that it is of."""
@@ -100,7 +117,7 @@ class Writer:
         name, whole = self._owned.get(block, (tensor.name, tensor))
         if block in self._initializers:
             return self._initializers[block]
-        if any(made[0] == block for made in self._values):
+        if any(first[0] == block for first, *_ in self._values):
             raise SnapshotError(
                 f"export: wanted operations of autograd, received a view of shape {tensor.shape} that none of them "
                 f"made, in layer {self.layer!r}"
@@ -122,7 +139,7 @@ class Writer:
         if not axes:
             return value
         ends = self.numbers(self.extents([[shape[axis] for axis in axes] for shape in shapes]))
-        return self.sliced(value, axes, self.constant([0] * len(axes)), ends, [1] * len(axes))
+        return self.sliced(value, axes, self.constant([0] * len(axes)), ends, self.constant([1] * len(axes)))
 
     def constant(self, array: Any, dtype: Any = np.int64) -> Value:
         """An initializer with these numbers; equal ones are one."""
@@ -221,17 +238,17 @@ class Writer:
         name = f"size/{symbol}"
         if name not in self._used:
             self._used[name] = 1
-            inputs = self.traces[0].inputs
-            at = [(given, 0) for given in inputs] if symbol == "batch" else [(given, 1) for given in inputs]
-            given, axis = next((g, a) for g, a in at if symbol in ("batch", "length", f"{g}_length"))
+            trace = self.traces[0]
+            timed = (name for name, length in trace.lengths.items() if length == symbol)
+            given, axis = (next(iter(trace.inputs)), 0) if symbol == "batch" else (next(timed), 1)
             self.nodes.append(helper.make_node("Shape", [given], [name], name, start=axis, end=axis + 1))
         return name
 
     def reshaped(self, value: Value, shapes: Sequence[Sequence[int]], before: Sequence[Sequence[int]]) -> Value:
         """The value in another shape. shapes, before: the new shape and the old one in each trace."""
-        wanted, had = self.extents(shapes), self.extents(before)
-        if wanted == had:
+        if [*map(tuple, shapes)] == [*map(tuple, before)]:
             return value
+        wanted, had = self.extents(shapes), self.extents(before)
         if sum(one is None or bool(one.factor) for one in wanted) == 1:
             target = self.constant([one.constant if one and not one.factor else -1 for one in wanted])
             return self.node("Reshape", value, target)
@@ -242,6 +259,6 @@ class Writer:
             return self.node("Reshape", value, target)
         return self.node("Reshape", value, self.numbers(wanted))
 
-    def sliced(self, value: Value, axes: Sequence[int], starts: Value, ends: Value, steps: Sequence[int]) -> Value:
+    def sliced(self, value: Value, axes: Sequence[int], starts: Value, ends: Value, steps: Value) -> Value:
         """Elements of the value along axes."""
-        return self.node("Slice", value, starts, ends, self.constant(list(axes)), self.constant(list(steps)))
+        return self.node("Slice", value, starts, ends, self.constant(list(axes)), steps)

@@ -100,6 +100,16 @@ def test_many_bytes_go_to_a_file_beside(tmp_path: Path, monkeypatch: pytest.Monk
     onnx.checker.check_model(str(path), full_check=True)
     check(net, path, {"ids": IDS})
 
+    def full(*_: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(snapshots.onnx.file, "_write_model", full)  # which comes behind the weights
+    net.parameters()["labels/bias"].copy_from_numpy(np.ones(3, np.float32))
+    with pytest.raises(SnapshotError, match="no space left"):
+        net.export(path)
+    net.parameters()["labels/bias"].copy_from_numpy(np.zeros(3, np.float32))
+    check(net, path, {"ids": IDS})  # both files are the old ones
+
 
 class Halved(autograd.Function):
     """x / 2 and x / 4."""
