@@ -170,17 +170,24 @@ def _recurrent(node: OnnxNode, x: Tensor, *given: Value) -> list[Tensor]:
 def _activations(node: OnnxNode, at: int) -> dict[str, Any]:
     """Those of one direction, as options of the operation."""
     wanted = _CELLS[node.operator][1]
-    each = len(wanted)
-    given = (node.get("activations") or wanted * (at + 1))[at * each :][:each]
-    if node.operator == "RNN" and given in (["Tanh"], ["Relu"]):
+    other = ["Relu"] if node.operator == "RNN" else ["HardSigmoid", *wanted[1:]]
+    every, start = node.get("activations") or wanted * (at + 1), at * len(wanted)
+    given = every[start:][: len(wanted)]
+    numbers = _hard_numbers(node, every[:start].count("HardSigmoid")) if "HardSigmoid" in given else []
+    if given not in (wanted, other) or (numbers and not np.allclose(numbers, [1 / 6, 0.5])):
+        raise node.wants(f"activations {wanted} or {other}, HardSigmoid of 1/6 and 0.5", [*given, *numbers])
+    if node.operator == "RNN":
         return {"activation": given[0].lower()}
-    if given == wanted:
-        return {}
-    alpha, beta = (node.get(f"activation_{name}") or [None] for name in ("alpha", "beta"))
-    is_hard = given == ["HardSigmoid", *wanted[1:]] and np.isclose(alpha[0], 1 / 6) and beta[0] == 0.5
-    if not is_hard:
-        raise node.wants(f"activations {wanted}", given)
-    return {"recurrent_activation": "hard_sigmoid"}
+    return {} if given == wanted else {"recurrent_activation": "hard_sigmoid"}
+
+
+def _hard_numbers(node: OnnxNode, before: int) -> list[float]:
+    """alpha and beta of a HardSigmoid behind so many others: each takes the next of a list, at its end the default."""
+    found = []
+    for name, default in (("alpha", 0.2), ("beta", 0.5)):
+        given = node.get(f"activation_{name}") or []
+        found.append(given[before] if before < len(given) else default)
+    return found
 
 
 def _direction(

@@ -64,6 +64,9 @@ def _cast(name: str) -> Any:
 IMAGE = (4, 7, 6)
 SHORT = (4, 9)
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+#: Activations, and numbers of one HardSigmoid or of two.
+HARD, BEHIND = ["HardSigmoid", "Tanh"], ["Sigmoid", "Tanh", "Tanh", "HardSigmoid", "Tanh", "Tanh"]
+SIXTH, SIXTHS = ({"activation_alpha": [1 / 6] * n, "activation_beta": [0.5] * n} for n in (1, 2))
 
 
 def recurrent(kind: str, directions: int = 1, **attributes: Any) -> Row:
@@ -98,7 +101,7 @@ ROWS: dict[str, Row] = {
     "HardSigmoid": one("HardSigmoid", alpha=0.3),
     "HardSwish": one("HardSwish"),
     "Clip": one("Clip", np.float32(-0.5), np.float32(0.25)),
-    "Clip:attributes": one("Clip", min=-0.5, opset=6),
+    "Clip:attributes": one("Clip", min=-0.5, opset=7),
     "Softmax": one("Softmax", axis=1),
     "Softmax:of all axes": one("Softmax", opset=11),
     **{k: one(k, np.array([1]), keepdims=0, opset=18) for k in ("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin")},
@@ -137,7 +140,10 @@ ROWS: dict[str, Row] = {
     "LayerNormalization": one("LayerNormalization", floats(6), floats(6), epsilon=1e-3),
     "LRN": one("LRN", shape=IMAGE, size=3, alpha=0.1),
     "LSTM": recurrent("LSTM", 2, direction="bidirectional"),
+    "LSTM:hard": recurrent("LSTM", 2, direction="bidirectional", activations=[*HARD, "Tanh"] * 2, **SIXTHS),
+    "LSTM:hard behind": recurrent("LSTM", 2, direction="bidirectional", activations=BEHIND, **SIXTH),
     "GRU": recurrent("GRU", direction="reverse"),
+    "GRU:hard": recurrent("GRU", direction="forward", activations=HARD, **SIXTH),
     "GRU:reset after": recurrent("GRU", direction="forward", linear_before_reset=1),
     "RNN": recurrent("RNN", direction="forward", activations=["Relu"]),
     "Shape": Row(
