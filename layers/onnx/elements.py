@@ -134,9 +134,17 @@ def _erf(node: OnnxNode, z: Tensor) -> Tensor:
 
 
 @TENSORS.enters("Clip")
-def _clip(node: OnnxNode, x: Tensor, low: Value = None, high: Value = None) -> Tensor:
-    given = [node.get(name) if one is None else one.item() for name, one in (("min", low), ("max", high))]
-    return x if given == [None, None] else autograd.clip(x, *given)
+def _clip(node: OnnxNode, x: Value, low: Value = None, high: Value = None) -> Tensor:
+    """Bounds are arrays, attributes in older versions, or tensors of no axes."""
+    bounds = [node.get(name) if one is None else one for name, one in (("min", low), ("max", high))]
+    like = next((one for one in bounds if isinstance(one, Tensor)), None)
+    if like is None:
+        given = [one.item() if isinstance(one, np.ndarray) else one for one in bounds]
+        return x if given == [None, None] else autograd.clip(x, *given)
+    y: Tensor = tensor_of(x, like)
+    for function, bound in zip((autograd.maximum, autograd.minimum), bounds, strict=True):
+        y = y if bound is None else function(y, _term(bound, y))
+    return y
 
 
 @TENSORS.enters("Softmax")

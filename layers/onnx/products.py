@@ -76,8 +76,8 @@ def _conv(node: OnnxNode, x: Tensor, weight: Value, bias: Value = None) -> Tenso
 def _pool(node: OnnxNode, x: Tensor) -> Tensor:
     found = _window(node, x, node.get("kernel_shape"))
     is_max, given = node.operator == "MaxPool", (as_images(x), found.kernel, found.stride, found.pad)
-    if found.dilation != (1, 1) or node.outputs > 1 or (node.get("ceil_mode") and not is_max):
-        raise node.wants("one output, without dilations, averages without ceil_mode", dict(node.attributes))
+    if found.dilation != (1, 1) or (node.get("ceil_mode") and not is_max):
+        raise node.wants("windows without dilations, averages without ceil_mode", dict(node.attributes))
     if is_max:
         return as_samples(autograd.max_pool2d(*given), x)
     return as_samples(autograd.avg_pool2d(*given, bool(node.get("count_include_pad"))), x)
@@ -97,7 +97,7 @@ def _resize(node: OnnxNode, x: Tensor, roi: Value = None, scales: Value = None, 
     elif not _repeats(node):
         raise node.wants("nearest pixels", dict(node.attributes))
     if sizes is None:
-        factors = [float(one) for one in scales]
+        factors = [float(one) for one in node.known(scales, "scales")]
     else:
         factors = [new / old for new, old in zip(node.numbers(sizes, "sizes") or (), x.shape, strict=True)]
     is_whole = len(factors) == 4 and factors[:2] == [1, 1] and all(one == int(one) >= 1 for one in factors)

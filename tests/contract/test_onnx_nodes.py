@@ -63,6 +63,8 @@ def _cast(name: str) -> Any:
 
 IMAGE = (4, 7, 6)
 SHORT = (4, 9)
+#: A number between 0.5 and 1 that depends on x, of no axes.
+LARGEST = [node("ReduceMax", "x", to="largest", keepdims=0), node("Sigmoid", "largest", to="high")]
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 #: Activations, and numbers of one HardSigmoid or of two.
 HARD, BEHIND = ["HardSigmoid", "Tanh"], ["Sigmoid", "Tanh", "Tanh", "HardSigmoid", "Tanh", "Tanh"]
@@ -102,6 +104,10 @@ ROWS: dict[str, Row] = {
     "HardSwish": one("HardSwish"),
     "Clip": one("Clip", np.float32(-0.5), np.float32(0.25)),
     "Clip:attributes": one("Clip", min=-0.5, opset=7),
+    "Clip:computed": Row([*LARGEST, node("Clip", "x", "a", "high")], [np.float32(-0.5)]),
+    "Clip:from computed": Row(
+        [*LARGEST, node("Clip", "a", "", "high", to="most"), node("Add", "x", "most")], [floats(4, 6)]
+    ),
     "Softmax": one("Softmax", axis=1),
     "Softmax:of all axes": one("Softmax", opset=11),
     **{k: one(k, np.array([1]), keepdims=0, opset=18) for k in ("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin")},
@@ -134,10 +140,14 @@ ROWS: dict[str, Row] = {
     "AveragePool:row": one("AveragePool", shape=SHORT, kernel_shape=[3], strides=[2], pads=[1, 1], count_include_pad=1),
     "GlobalAveragePool": one("GlobalAveragePool", shape=IMAGE),
     "GlobalMaxPool": one("GlobalMaxPool", shape=SHORT),
+    "MaxPool:unused places": one("MaxPool", shape=IMAGE, kernel_shape=[3, 2], to=["y", "places"]),
     "Resize": Row([node("Resize", "x", "", "a")], [np.float32([1, 1, 2, 3])], IMAGE),
     "Upsample": one("Upsample", np.float32([1, 1, 2, 3]), shape=IMAGE, opset=9),
     "BatchNormalization": one("BatchNormalization", *(abs(floats(4)) for _ in range(4)), epsilon=1e-3, shape=IMAGE),
     "LayerNormalization": one("LayerNormalization", floats(6), floats(6), epsilon=1e-3),
+    "LayerNormalization:unused mean": one("LayerNormalization", floats(6), to=["y", "mean", "deviation"]),
+    "Dropout:unused mask": one("Dropout", to=["y", "mask"]),
+    "Split:unused part": one("Split", axis=2, num_outputs=3, to=["y", "second", "third"]),
     "LRN": one("LRN", shape=IMAGE, size=3, alpha=0.1),
     "LSTM": recurrent("LSTM", 2, direction="bidirectional"),
     "LSTM:hard": recurrent("LSTM", 2, direction="bidirectional", activations=[*HARD, "Tanh"] * 2, **SIXTHS),

@@ -8,7 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onnx_messages import array, model, node, refused
+from onnx_messages import array, model, node, onnx, refused
+from onnx_runs import run
+from singa_lite import models
+
+RNG = np.random.default_rng(4)
 
 
 @pytest.mark.parametrize(
@@ -32,3 +36,51 @@ def test_each_direction_has_its_own_numbers(
     arrays = [array("w", np.ones((2, gates * 3, 4), "f4")), array("r", np.ones((2, gates * 3, 3), "f4"))]
     nodes = [node("Transpose", "x", to="t", perm=[1, 0, 2]), steps, node("Transpose", "s", perm=[2, 0, 1, 3])]
     refused(model(nodes, arrays, ("n", 5, 4)), tmp_path, f"node '{kind.lower()}': wanted {kind} .*{received}")
+
+
+def normalization(to: list[str], **attributes: Any) -> Any:
+    """A file with BatchNormalization alone."""
+    arrays = [array(name, np.array([3, 1, 4, 2], "f4") + at) for at, name in enumerate("abcd")]
+    first = node("BatchNormalization", "x", *"abcd", to="y", **attributes)
+    first.output.extend(to)
+    return model([first], arrays)
+
+
+def test_a_file_of_training_predicts_by_running_statistics(tmp_path: Path) -> None:
+    onnx.save(normalization(["mean", "variance"], training_mode=1), tmp_path / "training.onnx")
+    onnx.save(normalization([]), tmp_path / "plain.onnx")
+    net, x = models.from_onnx(tmp_path / "training.onnx"), RNG.normal(size=(3, 4)).astype("f4")
+    (right,) = run(tmp_path / "plain.onnx", {"x": x})
+    np.testing.assert_allclose(net.predict(x), right, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(net.states()["batchnormalization/running_mean"], [5, 3, 6, 4])
+
+
+@pytest.mark.parametrize(
+    ("kind", "weights", "further", "shape"),
+    [
+        ("BatchNormalization", "abcd", ["mean", "variance"], (4,)),
+        ("LayerNormalization", "ab", ["mean", "deviation"], (4,)),
+        *(("Dropout", "", ["mask"], (4,)), ("MaxPool", "", ["places"], (4, 3))),
+    ],
+)
+def test_a_further_output_that_is_used(
+    kind: str, weights: str, further: list[str], shape: tuple[int, ...], tmp_path: Path
+) -> None:
+    """By a node, or as the graph's own."""
+    attributes = {"BatchNormalization": {"training_mode": 1}, "MaxPool": {"kernel_shape": [2]}}.get(kind, {})
+    arrays = [array(name, np.ones(4, "f4")) for name in weights]
+    first, last = node(kind, "x", *weights, to="first", **attributes), further[-1]
+    first.output.extend(further)
+    match = rf"node '{kind.lower()}': wanted the first 1 outputs of {kind} .*\['{last}'\]"
+    refused(model([first, node("Add", "first", last)], arrays, ("n", *shape)), tmp_path, match)
+    message = model([first, node("Relu", "first")], arrays, ("n", *shape))
+    message.graph.output.append(onnx.helper.make_tensor_value_info(last, 1, ["n", "m"]))
+    refused(message, tmp_path, match)
+
+
+def test_computed_numbers_that_have_to_be_known(tmp_path: Path) -> None:
+    largest = node("ReduceMax", "x", to="m", keepdims=0)
+    nodes = [largest, node("Pad", "x", "p", "m")]
+    refused(model(nodes, [array("p", np.zeros(4, "i8"))]), tmp_path, "node 'pad': wanted Pad with constant_value")
+    nodes = [node("ReduceMax", "x", "a", to="m", keepdims=0), node("Resize", "x", "", "m")]
+    refused(model(nodes, [array("a", np.array([0, 2, 3]))], ("n", 1, 2, 2)), tmp_path, "node 'resize': .* scales")
