@@ -11,6 +11,7 @@ import pytest
 from onnx_messages import array, model, node, onnx, refused
 from onnx_runs import run
 from singa_lite import models
+from singa_lite.errors import ShapeError, SnapshotError
 
 RNG = np.random.default_rng(4)
 
@@ -84,3 +85,28 @@ def test_computed_numbers_that_have_to_be_known(tmp_path: Path) -> None:
     refused(model(nodes, [array("p", np.zeros(4, "i8"))]), tmp_path, "node 'pad': wanted Pad with constant_value")
     nodes = [node("ReduceMax", "x", "a", to="m", keepdims=0), node("Resize", "x", "", "m")]
     refused(model(nodes, [array("a", np.array([0, 2, 3]))], ("n", 1, 2, 2)), tmp_path, "node 'resize': .* scales")
+
+
+@pytest.mark.parametrize(
+    ("shapes", "error", "message"),
+    [
+        *(
+            ((5,), TypeError, r"shapes: .*\(5,\)"),
+            ([], TypeError, r"shapes: .*\[\]"),
+            ("x", TypeError, "shapes: .*'x'"),
+        ),
+        *(({"x": 5}, TypeError, "input 'x': .*5"), ({"x": (2.5,)}, TypeError, "input 'x': .*2.5")),
+        *(({"x": "4"}, TypeError, "input 'x': .*'4'"), ({"x": (-1,)}, ShapeError, r"input 'x': .*\(-1,\)")),
+        *(
+            ({"zz": (4,)}, ValueError, "an input: wanted one of 'x', received 'zz'"),
+            ({3: (4,)}, ValueError, "received 3"),
+        ),
+        *(({"x": (0,)}, SnapshotError, "input 'x'"), ({"x": (2, 4)}, SnapshotError, "input 'x', of 1 numbers")),
+    ],
+)
+def test_shapes_are_checked(shapes: Any, error: type[Exception], message: str, tmp_path: Path) -> None:
+    onnx.save(model([node("Relu", "x")], shape=("n", "t")), tmp_path / "net.onnx")
+    with pytest.raises(error, match=f"from_onnx.*{message}"):
+        models.from_onnx(tmp_path / "net.onnx", shapes=shapes)
+    net = models.from_onnx(tmp_path / "net.onnx", shapes={"x": iter([np.int64(3)])})
+    assert net.input_shapes() == {"x": (3,)}
