@@ -57,7 +57,7 @@ def _unary(node: OnnxNode, x: Value) -> Value:
     return getattr(functions_for(x), node.operator.lower())(x)
 
 
-@ARRAYS.enters("Mod", "Pow")
+@ARRAYS.enters("Pow")
 @both("Add", "Sub", "Mul", "Div", "Max", "Min", "Sum", "And", "Or")
 @both("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual")
 def _pairwise(node: OnnxNode, *given: Value) -> Value:
@@ -77,6 +77,13 @@ def _terms(node: OnnxNode, a: Value, b: Value) -> tuple[Value, Value]:
 def _term(given: Value, other: Value) -> Value:
     is_one = isinstance(given, np.ndarray) and given.size == 1 and given.ndim <= other.ndim
     return given.item() if is_one else given
+
+
+@ARRAYS.enters("Mod")
+def _remainder(node: OnnxNode, a: Array, b: Array) -> Array:
+    """With the sign of a for fmod, else with that of b."""
+    node.common_shape(a, b)
+    return np.asarray(np.fmod(a, b) if node.get("fmod") else np.mod(a, b))
 
 
 @ARRAYS.enters("Where")

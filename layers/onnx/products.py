@@ -92,10 +92,14 @@ def _global_pool(node: OnnxNode, x: Tensor) -> Tensor:
 @TENSORS.enters("Resize", "Upsample")
 def _resize(node: OnnxNode, x: Tensor, roi: Value = None, scales: Value = None, sizes: Value = None) -> Tensor:
     """Each pixel as a block of equal ones."""
-    if scales is None and sizes is None:  # before opset 11
+    if node.get("scales"):  # before opset 9
+        scales = np.asarray(node.get("scales"))
+    elif scales is None and sizes is None:  # before opset 11
         scales = roi
     elif not _repeats(node):
         raise node.wants("nearest pixels", dict(node.attributes))
+    if node.get("axes") or node.get("keep_aspect_ratio_policy", "stretch") != "stretch":
+        raise node.wants("scales or sizes of all axes", dict(node.attributes))
     if sizes is None:
         factors = [float(one) for one in node.known(scales, "scales")]
     else:
@@ -120,6 +124,8 @@ def _repeats(node: OnnxNode) -> bool:
 @TENSORS.enters("BatchNormalization")
 def _batch_norm(node: OnnxNode, x: Tensor, gamma: Value, beta: Value, mean: Value, variance: Value) -> Tensor:
     """By the statistics of the batch in training, by the running ones else."""
+    if not node.get("spatial", 1):  # before opset 9
+        raise node.wants("one mean for each channel", "spatial 0")
     gamma, beta, mean, variance = tensors_of((gamma, beta, mean, variance), x)
     epsilon = node.get("epsilon", 1e-5)
     if node.training:

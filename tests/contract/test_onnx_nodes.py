@@ -63,6 +63,7 @@ def _cast(name: str) -> Any:
 
 IMAGE = (4, 7, 6)
 SHORT = (4, 9)
+SIGNED = np.float32([-5, 5, 3, -3, 4.5, -2])
 #: A number between 0.5 and 1 that depends on x, of no axes.
 LARGEST = [node("ReduceMax", "x", to="largest", keepdims=0), node("Sigmoid", "largest", to="high")]
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
@@ -143,12 +144,25 @@ ROWS: dict[str, Row] = {
     "MaxPool:unused places": one("MaxPool", shape=IMAGE, kernel_shape=[3, 2], to=["y", "places"]),
     "Resize": Row([node("Resize", "x", "", "a")], [np.float32([1, 1, 2, 3])], IMAGE),
     "Upsample": one("Upsample", np.float32([1, 1, 2, 3]), shape=IMAGE, opset=9),
+    "Upsample:attribute": one("Upsample", shape=IMAGE, opset=7, scales=[1.0, 1.0, 3.0, 2.0]),
     "BatchNormalization": one("BatchNormalization", *(abs(floats(4)) for _ in range(4)), epsilon=1e-3, shape=IMAGE),
     "LayerNormalization": one("LayerNormalization", floats(6), floats(6), epsilon=1e-3),
     "LayerNormalization:unused mean": one("LayerNormalization", floats(6), to=["y", "mean", "deviation"]),
     "Dropout:unused mask": one("Dropout", to=["y", "mask"]),
     "Split:unused part": one("Split", axis=2, num_outputs=3, to=["y", "second", "third"]),
     "LRN": one("LRN", shape=IMAGE, size=3, alpha=0.1),
+    **{f"{k}:opset 7": one(k, axes=[1], keepdims=0, opset=7) for k in ("ReduceSum", "ReduceMax")},
+    "Slice:opset 7": one("Slice", starts=[-3, 1], ends=[100, -1], axes=[1, 2], opset=7),
+    "Pad:opset 7": one("Pad", pads=[0, 1, 0, 0, 0, 2], opset=7),
+    "Unsqueeze:opset 7": one("Unsqueeze", axes=[1, 3], opset=7),
+    "Squeeze:opset 7": one("Squeeze", axes=[1], shape=(1, 6), opset=7),
+    "Split:opset 7": Row(
+        [node("Split", "x", to=["p", "q"], axis=2, split=[2, 4]), node("Concat", "q", "p", axis=2)], opset=7
+    ),
+    "Resize:opset 10": one("Resize", np.float32([1, 1, 2, 3]), shape=IMAGE, opset=10),
+    "BatchNormalization:opset 7": one("BatchNormalization", *(abs(floats(4)) for _ in range(4)), opset=7),
+    "Dropout:opset 7": one("Dropout", ratio=0.3, opset=7),
+    "Mod:fmod": Row([node("Mod", "a", "b", to="m", fmod=1), node("Add", "x", "m")], [SIGNED, SIGNED[::-1]]),
     "LSTM": recurrent("LSTM", 2, direction="bidirectional"),
     "LSTM:hard": recurrent("LSTM", 2, direction="bidirectional", activations=[*HARD, "Tanh"] * 2, **SIXTHS),
     "LSTM:hard behind": recurrent("LSTM", 2, direction="bidirectional", activations=BEHIND, **SIXTH),

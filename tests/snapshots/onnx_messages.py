@@ -15,13 +15,18 @@ from skips import library
 onnx = library("onnx")
 
 
-def model(nodes: list[Any], arrays: list[Any] = [], shape: tuple[Any, ...] = ("n", 4)) -> Any:  # noqa: B006
+def model(
+    nodes: list[Any],
+    arrays: list[Any] = [],  # noqa: B006
+    shape: tuple[Any, ...] = ("n", 4),
+    opset: int = 21,
+) -> Any:
     """A file's message with input x and output y."""
     values = [
         onnx.helper.make_tensor_value_info(name, 1, extents) for name, extents in (("x", shape), ("y", ("n", "m")))
     ]
     graph = onnx.helper.make_graph(nodes, "net", values[:1], values[1:], arrays)
-    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)])
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
 
 
 def node(kind: str, *inputs: str, to: str = "y", **attributes: Any) -> Any:

@@ -110,3 +110,20 @@ def test_shapes_are_checked(shapes: Any, error: type[Exception], message: str, t
         models.from_onnx(tmp_path / "net.onnx", shapes=shapes)
     net = models.from_onnx(tmp_path / "net.onnx", shapes={"x": iter([np.int64(3)])})
     assert net.input_shapes() == {"x": (3,)}
+
+
+def test_operators_of_old_versions(tmp_path: Path) -> None:
+    """Opset 6 has arithmetic with an axis, opset 8 means of each element."""
+    added = node("Add", "x", "b", broadcast=1, axis=1)
+    old = model([added], [array("b", np.arange(4, dtype="f4"))], ("n", 4, 4), opset=6)
+    refused(old, tmp_path, "wanted operators of opset 7 or newer, received opset 6")
+    ones = [array(name, np.ones((4, 3), "f4")) for name in "abcd"]
+    each = model([node("BatchNormalization", "x", *"abcd", spatial=0)], ones, ("n", 4, 3), opset=8)
+    refused(each, tmp_path, "node 'batchnormalization': .* received spatial 0")
+
+
+@pytest.mark.parametrize("attributes", [{"axes": [0, 1, 3, 2]}, {"keep_aspect_ratio_policy": "not_larger"}])
+def test_resized_axes_are_all_in_their_order(attributes: dict[str, Any], tmp_path: Path) -> None:
+    resized = node("Resize", "x", "", "", "s", **attributes)
+    message = model([resized], [array("s", np.array([1, 1, 4, 9]))], ("n", 1, 2, 3))
+    refused(message, tmp_path, "node 'resize': wanted Resize with scales or sizes of all axes")
