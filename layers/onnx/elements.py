@@ -57,7 +57,7 @@ def _unary(node: OnnxNode, x: Value) -> Value:
     return getattr(functions_for(x), node.operator.lower())(x)
 
 
-@ARRAYS.enters("Mod", "Pow")
+@ARRAYS.enters("Pow")
 @both("Add", "Sub", "Mul", "Div", "Max", "Min", "Sum", "And", "Or")
 @both("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual")
 def _pairwise(node: OnnxNode, *given: Value) -> Value:
@@ -77,6 +77,13 @@ def _terms(node: OnnxNode, a: Value, b: Value) -> tuple[Value, Value]:
 def _term(given: Value, other: Value) -> Value:
     is_one = isinstance(given, np.ndarray) and given.size == 1 and given.ndim <= other.ndim
     return given.item() if is_one else given
+
+
+@ARRAYS.enters("Mod")
+def _remainder(node: OnnxNode, a: Array, b: Array) -> Array:
+    """With the sign of a for fmod, else with that of b."""
+    node.common_shape(a, b)
+    return np.asarray(np.fmod(a, b) if node.get("fmod") else np.mod(a, b))
 
 
 @ARRAYS.enters("Where")
@@ -134,9 +141,17 @@ def _erf(node: OnnxNode, z: Tensor) -> Tensor:
 
 
 @TENSORS.enters("Clip")
-def _clip(node: OnnxNode, x: Tensor, low: Value = None, high: Value = None) -> Tensor:
-    given = [node.get(name) if one is None else one.item() for name, one in (("min", low), ("max", high))]
-    return x if given == [None, None] else autograd.clip(x, *given)
+def _clip(node: OnnxNode, x: Value, low: Value = None, high: Value = None) -> Tensor:
+    """Bounds are arrays, attributes in older versions, or tensors of no axes."""
+    bounds = [node.get(name) if one is None else one for name, one in (("min", low), ("max", high))]
+    like = next((one for one in bounds if isinstance(one, Tensor)), None)
+    if like is None:
+        given = [one.item() if isinstance(one, np.ndarray) else one for one in bounds]
+        return x if given == [None, None] else autograd.clip(x, *given)
+    y: Tensor = tensor_of(x, like)
+    for function, bound in zip((autograd.maximum, autograd.minimum), bounds, strict=True):
+        y = y if bound is None else function(y, _term(bound, y))
+    return y
 
 
 @TENSORS.enters("Softmax")

@@ -116,7 +116,7 @@ def _expand(node: OnnxNode, x: Value, shape: Value = None) -> Value:
 @TENSORS.enters("Pad")
 def _pad(node: OnnxNode, x: Tensor, pads: Value = None, value: Value = None, axes: Value = None) -> Tensor:
     given = node.numbers(pads, "pads")
-    number = node.get("value", 0.0) if value is None else value.item()
+    number = node.get("value", 0.0) if value is None else node.known(value, "constant_value").item()
     if node.get("mode", "constant") != "constant" or number:
         raise node.wants("zeros around", f"mode {node.get('mode')}, value {number}")
     margins = [(0, 0)] * x.ndim

@@ -97,5 +97,15 @@ def run(nodes: Iterable[Mapping[str, Any]], values: dict[str, Value], training: 
             raise SnapshotError(
                 f"node {node.name!r}: wanted inputs that {node.operator} takes, received: {error}"
             ) from error
-        results = made if isinstance(made, list) else [made]
-        values.update(zip(one["outputs"], results, strict=False))
+        values.update(by_output(one, made if isinstance(made, list) else [made]))
+
+
+def by_output(node: Mapping[str, Any], results: Sequence[Value]) -> dict[str, Value]:
+    """Results by the names of the outputs, without "", which nothing uses. SnapshotError for a name beyond them."""
+    more = [name for name in node["outputs"][len(results) :] if name]
+    if more:
+        raise SnapshotError(
+            f"node {node['name']!r}: wanted the first {len(results)} outputs of {node['operator']} to be used, "
+            f"received uses of {more}"
+        )
+    return {name: result for name, result in zip(node["outputs"], results, strict=False) if name}

@@ -76,8 +76,8 @@ def _conv(node: OnnxNode, x: Tensor, weight: Value, bias: Value = None) -> Tenso
 def _pool(node: OnnxNode, x: Tensor) -> Tensor:
     found = _window(node, x, node.get("kernel_shape"))
     is_max, given = node.operator == "MaxPool", (as_images(x), found.kernel, found.stride, found.pad)
-    if found.dilation != (1, 1) or node.outputs > 1 or (node.get("ceil_mode") and not is_max):
-        raise node.wants("one output, without dilations, averages without ceil_mode", dict(node.attributes))
+    if found.dilation != (1, 1) or (node.get("ceil_mode") and not is_max):
+        raise node.wants("windows without dilations, averages without ceil_mode", dict(node.attributes))
     if is_max:
         return as_samples(autograd.max_pool2d(*given), x)
     return as_samples(autograd.avg_pool2d(*given, bool(node.get("count_include_pad"))), x)
@@ -92,12 +92,16 @@ def _global_pool(node: OnnxNode, x: Tensor) -> Tensor:
 @TENSORS.enters("Resize", "Upsample")
 def _resize(node: OnnxNode, x: Tensor, roi: Value = None, scales: Value = None, sizes: Value = None) -> Tensor:
     """Each pixel as a block of equal ones."""
-    if scales is None and sizes is None:  # before opset 11
+    if node.get("scales"):  # before opset 9
+        scales = np.asarray(node.get("scales"))
+    elif scales is None and sizes is None:  # before opset 11
         scales = roi
     elif not _repeats(node):
         raise node.wants("nearest pixels", dict(node.attributes))
+    if node.get("axes") or node.get("keep_aspect_ratio_policy", "stretch") != "stretch":
+        raise node.wants("scales or sizes of all axes", dict(node.attributes))
     if sizes is None:
-        factors = [float(one) for one in scales]
+        factors = [float(one) for one in node.known(scales, "scales")]
     else:
         factors = [new / old for new, old in zip(node.numbers(sizes, "sizes") or (), x.shape, strict=True)]
     is_whole = len(factors) == 4 and factors[:2] == [1, 1] and all(one == int(one) >= 1 for one in factors)
@@ -120,6 +124,8 @@ def _repeats(node: OnnxNode) -> bool:
 @TENSORS.enters("BatchNormalization")
 def _batch_norm(node: OnnxNode, x: Tensor, gamma: Value, beta: Value, mean: Value, variance: Value) -> Tensor:
     """By the statistics of the batch in training, by the running ones else."""
+    if not node.get("spatial", 1):  # before opset 9
+        raise node.wants("one mean for each channel", "spatial 0")
     gamma, beta, mean, variance = tensors_of((gamma, beta, mean, variance), x)
     epsilon = node.get("epsilon", 1e-5)
     if node.training:
@@ -170,17 +176,24 @@ def _recurrent(node: OnnxNode, x: Tensor, *given: Value) -> list[Tensor]:
 def _activations(node: OnnxNode, at: int) -> dict[str, Any]:
     """Those of one direction, as options of the operation."""
     wanted = _CELLS[node.operator][1]
-    each = len(wanted)
-    given = (node.get("activations") or wanted * (at + 1))[at * each :][:each]
-    if node.operator == "RNN" and given in (["Tanh"], ["Relu"]):
+    other = ["Relu"] if node.operator == "RNN" else ["HardSigmoid", *wanted[1:]]
+    every, start = node.get("activations") or wanted * (at + 1), at * len(wanted)
+    given = every[start:][: len(wanted)]
+    numbers = _hard_numbers(node, every[:start].count("HardSigmoid")) if "HardSigmoid" in given else []
+    if given not in (wanted, other) or (numbers and not np.allclose(numbers, [1 / 6, 0.5])):
+        raise node.wants(f"activations {wanted} or {other}, HardSigmoid of 1/6 and 0.5", [*given, *numbers])
+    if node.operator == "RNN":
         return {"activation": given[0].lower()}
-    if given == wanted:
-        return {}
-    alpha, beta = (node.get(f"activation_{name}") or [None] for name in ("alpha", "beta"))
-    is_hard = given == ["HardSigmoid", *wanted[1:]] and np.isclose(alpha[0], 1 / 6) and beta[0] == 0.5
-    if not is_hard:
-        raise node.wants(f"activations {wanted}", given)
-    return {"recurrent_activation": "hard_sigmoid"}
+    return {} if given == wanted else {"recurrent_activation": "hard_sigmoid"}
+
+
+def _hard_numbers(node: OnnxNode, before: int) -> list[float]:
+    """alpha and beta of a HardSigmoid behind so many others: each takes the next of a list, at its end the default."""
+    found = []
+    for name, default in (("alpha", 0.2), ("beta", 0.5)):
+        given = node.get(f"activation_{name}") or []
+        found.append(given[before] if before < len(given) else default)
+    return found
 
 
 def _direction(

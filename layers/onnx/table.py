@@ -40,11 +40,13 @@ class OnnxNode(NamedTuple):
 
     def numbers(self, given: Value, name: str) -> Any:
         """Numbers that are known without the batch's: an input, or in older versions an attribute; None for neither."""
-        if given is None:
-            return self.get(name)
+        return self.get(name) if given is None else [int(one) for one in self.known(given, name).reshape(-1)]
+
+    def known(self, given: Value, name: str) -> Array:
+        """An input that is known without the batch's numbers."""
         if not isinstance(given, np.ndarray):
-            raise self.wants(f"{name} that depend on shapes alone", "some that depend on the batch's values")
-        return [int(one) for one in given.reshape(-1)]
+            raise self.wants(f"{name} of constants and shapes alone", "a value that depends on the batch's numbers")
+        return given
 
     def sized(self, shape: Sequence[int], held: int = 0) -> Sequence[int]:
         """The shape. SnapshotError for more elements than a node may make. held: elements that were there before."""

@@ -24,9 +24,9 @@ def from_onnx(
     first axis are one layer. Weights are parameters: weight and bias, gamma and beta of normalization, whose
     running_mean and running_var are state. Inputs and outputs have the file's names.
 
-    shapes: {input: its sample shape}, for those whose extents beside the batch are not numbers in the file. device,
-    seed: as for FeedForwardNet. SnapshotError for a damaged file, and for operators that are not here, with all of
-    them. Needs `pip install "singa-lite[onnx]"`.
+    shapes: {input: its sample shape}, for those whose extents beside the batch are not numbers in the file; ValueError
+    for a name of no input. device, seed: as for FeedForwardNet. SnapshotError for a damaged file, and for operators
+    that are not here, with all of them. Needs `pip install "singa-lite[onnx]"`.
 
     >>> Sequential([layers.Dense(3, input_shape=(5,))]).export("net.onnx")
     >>> models.from_onnx("net.onnx").predict(np.ones((2, 5), "float32")).shape
@@ -34,4 +34,4 @@ def from_onnx(
     """
     from singa_lite.models.onnx_net import net_of
 
-    return net_of(path, device, shapes or {}, seed)
+    return net_of(path, device, shapes, seed)

@@ -13,7 +13,7 @@ from singa_lite.autograd import no_grad
 from singa_lite.common.array_types import Array, DType
 from singa_lite.common.errors import SnapshotError
 from singa_lite.device import Device
-from singa_lite.layers.onnx.nodes import run
+from singa_lite.layers.onnx.nodes import by_output, run
 from singa_lite.layers.onnx.table import ARRAYS, MOST
 from singa_lite.tensor import Shape, Tensor
 
@@ -68,10 +68,10 @@ def known_of(
     for given in _used_nodes(nodes, outputs):
         node = {**given, "inputs": [same.get(name, name) for name in given["inputs"]]}
         if node["operator"] in ("Identity", "Dropout"):
-            same[node["outputs"][0]] = node["inputs"][0]
+            same |= by_output(node, node["inputs"][:1])
         elif node["operator"] in ARRAYS and all(name in arrays for name in node["inputs"]):
             run([node], arrays)
-            if any(arrays[name].size > most for name in node["outputs"]):
+            if any(arrays[name].size > most for name in node["outputs"] if name):
                 raise SnapshotError(
                     f"node {node['name']!r}: wanted constants of at most {most} elements, received more"
                 )
@@ -82,11 +82,13 @@ def known_of(
 
 
 def _used_nodes(nodes: Sequence[Node], outputs: Sequence[str]) -> list[Node]:
-    wanted, found = set(outputs), []
+    """The nodes that outputs need, in their order, with "" for what they make and nothing uses."""
+    wanted, found = set(outputs), list[Node]()
     for node in reversed(nodes):
-        if wanted & set(node["outputs"]):
-            wanted |= set(node["inputs"])
-            found.append(node)
+        made = [name if name in wanted else "" for name in node["outputs"]]
+        if any(made):
+            wanted |= set(node["inputs"]) - {""}
+            found.append({**node, "outputs": made})
     return found[::-1]
 
 

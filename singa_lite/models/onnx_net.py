@@ -13,17 +13,20 @@ from singa_lite.layers.onnx.nodes import OnnxNodes, known_operators
 from singa_lite.models.onnx_groups import Group, Known, groups_of, known_of, layer_name, unique
 from singa_lite.net.feed_forward_net import FeedForwardNet
 from singa_lite.snapshots.onnx.read import read
-from singa_lite.tensor import DeviceSpec, Shape
+from singa_lite.tensor import DeviceSpec, Shape, checked_shape
 
 #: Ids where no table says how many there are.
 _IDS = 1 << 31
 
 
 def net_of(
-    path: str | os.PathLike[str], device: DeviceSpec, shapes: Mapping[str, Sequence[int]], seed: int | None
+    path: str | os.PathLike[str], device: DeviceSpec, shapes: Mapping[str, Sequence[int]] | None, seed: int | None
 ) -> FeedForwardNet:
     """What `models.from_onnx` returns."""
+    shapes = _checked_shapes(shapes)
     graph = read(checks.path("from_onnx", path), known_operators())
+    for name in shapes:
+        checks.check_choice("from_onnx shapes of an input", name, graph.inputs)
     net = FeedForwardNet(device=devices.get(device), seed=seed)
     fed = {name: (_sample_shape(name, one.shape, shapes), one.dtype) for name, one in graph.inputs.items()}
     bad = {name: str(dtype) for name, (_, dtype) in fed.items() if dtype.kind not in "fi"}
@@ -32,6 +35,13 @@ def net_of(
     known = known_of([one._asdict() for one in graph.nodes], graph.outputs, fed, graph.arrays)
     _add_layers(net, known, graph.outputs)
     return net
+
+
+def _checked_shapes(given: object) -> dict[str, Shape]:
+    """Sample shapes by input; none for None. TypeError or ShapeError for what are none."""
+    if not isinstance(given, Mapping | None):
+        raise TypeError(f"from_onnx shapes: wanted a dict {{input: sample shape}}, received {given!r:.100}")
+    return {name: checked_shape(f"from_onnx shapes of input {name!r}", shape) for name, shape in (given or {}).items()}
 
 
 def _sample_shape(name: str, shape: Sequence[int | str], given: Mapping[str, Sequence[int]]) -> Shape:

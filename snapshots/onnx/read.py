@@ -48,6 +48,8 @@ class Graph(NamedTuple):
     arrays: dict[str, Array]
 
 
+#: The least version of the operators: before it arithmetic and PRelu broadcast by other rules.
+LEAST_OPSET = 7
 #: What Softmax has before opset 13.
 _OLD_SOFTMAX = {"axis": 1, "flattens": 1}
 
@@ -62,6 +64,8 @@ def read(path: str | os.PathLike[str], known: Collection[str]) -> Graph:
 
 def _graph(path: str | os.PathLike[str], model: onnx.ModelProto, known: Collection[str]) -> Graph:
     graph = model.graph
+    if _version(model) < LEAST_OPSET:
+        raise _error(path, f"operators of opset {LEAST_OPSET} or newer", f"opset {_version(model)}")
     _check_operators(path, model, known)
     if graph.sparse_initializer or model.functions:
         raise _error(path, "no sparse initializers and no functions", "some")

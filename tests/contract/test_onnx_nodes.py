@@ -63,7 +63,13 @@ def _cast(name: str) -> Any:
 
 IMAGE = (4, 7, 6)
 SHORT = (4, 9)
+SIGNED = np.float32([-5, 5, 3, -3, 4.5, -2])
+#: A number between 0.5 and 1 that depends on x, of no axes.
+LARGEST = [node("ReduceMax", "x", to="largest", keepdims=0), node("Sigmoid", "largest", to="high")]
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+#: Activations, and numbers of one HardSigmoid or of two.
+HARD, BEHIND = ["HardSigmoid", "Tanh"], ["Sigmoid", "Tanh", "Tanh", "HardSigmoid", "Tanh", "Tanh"]
+SIXTH, SIXTHS = ({"activation_alpha": [1 / 6] * n, "activation_beta": [0.5] * n} for n in (1, 2))
 
 
 def recurrent(kind: str, directions: int = 1, **attributes: Any) -> Row:
@@ -98,7 +104,11 @@ ROWS: dict[str, Row] = {
     "HardSigmoid": one("HardSigmoid", alpha=0.3),
     "HardSwish": one("HardSwish"),
     "Clip": one("Clip", np.float32(-0.5), np.float32(0.25)),
-    "Clip:attributes": one("Clip", min=-0.5, opset=6),
+    "Clip:attributes": one("Clip", min=-0.5, opset=7),
+    "Clip:computed": Row([*LARGEST, node("Clip", "x", "a", "high")], [np.float32(-0.5)]),
+    "Clip:from computed": Row(
+        [*LARGEST, node("Clip", "a", "", "high", to="most"), node("Add", "x", "most")], [floats(4, 6)]
+    ),
     "Softmax": one("Softmax", axis=1),
     "Softmax:of all axes": one("Softmax", opset=11),
     **{k: one(k, np.array([1]), keepdims=0, opset=18) for k in ("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin")},
@@ -131,13 +141,33 @@ ROWS: dict[str, Row] = {
     "AveragePool:row": one("AveragePool", shape=SHORT, kernel_shape=[3], strides=[2], pads=[1, 1], count_include_pad=1),
     "GlobalAveragePool": one("GlobalAveragePool", shape=IMAGE),
     "GlobalMaxPool": one("GlobalMaxPool", shape=SHORT),
+    "MaxPool:unused places": one("MaxPool", shape=IMAGE, kernel_shape=[3, 2], to=["y", "places"]),
     "Resize": Row([node("Resize", "x", "", "a")], [np.float32([1, 1, 2, 3])], IMAGE),
     "Upsample": one("Upsample", np.float32([1, 1, 2, 3]), shape=IMAGE, opset=9),
+    "Upsample:attribute": one("Upsample", shape=IMAGE, opset=7, scales=[1.0, 1.0, 3.0, 2.0]),
     "BatchNormalization": one("BatchNormalization", *(abs(floats(4)) for _ in range(4)), epsilon=1e-3, shape=IMAGE),
     "LayerNormalization": one("LayerNormalization", floats(6), floats(6), epsilon=1e-3),
+    "LayerNormalization:unused mean": one("LayerNormalization", floats(6), to=["y", "mean", "deviation"]),
+    "Dropout:unused mask": one("Dropout", to=["y", "mask"]),
+    "Split:unused part": one("Split", axis=2, num_outputs=3, to=["y", "second", "third"]),
     "LRN": one("LRN", shape=IMAGE, size=3, alpha=0.1),
+    **{f"{k}:opset 7": one(k, axes=[1], keepdims=0, opset=7) for k in ("ReduceSum", "ReduceMax")},
+    "Slice:opset 7": one("Slice", starts=[-3, 1], ends=[100, -1], axes=[1, 2], opset=7),
+    "Pad:opset 7": one("Pad", pads=[0, 1, 0, 0, 0, 2], opset=7),
+    "Unsqueeze:opset 7": one("Unsqueeze", axes=[1, 3], opset=7),
+    "Squeeze:opset 7": one("Squeeze", axes=[1], shape=(1, 6), opset=7),
+    "Split:opset 7": Row(
+        [node("Split", "x", to=["p", "q"], axis=2, split=[2, 4]), node("Concat", "q", "p", axis=2)], opset=7
+    ),
+    "Resize:opset 10": one("Resize", np.float32([1, 1, 2, 3]), shape=IMAGE, opset=10),
+    "BatchNormalization:opset 7": one("BatchNormalization", *(abs(floats(4)) for _ in range(4)), opset=7),
+    "Dropout:opset 7": one("Dropout", ratio=0.3, opset=7),
+    "Mod:fmod": Row([node("Mod", "a", "b", to="m", fmod=1), node("Add", "x", "m")], [SIGNED, SIGNED[::-1]]),
     "LSTM": recurrent("LSTM", 2, direction="bidirectional"),
+    "LSTM:hard": recurrent("LSTM", 2, direction="bidirectional", activations=[*HARD, "Tanh"] * 2, **SIXTHS),
+    "LSTM:hard behind": recurrent("LSTM", 2, direction="bidirectional", activations=BEHIND, **SIXTH),
     "GRU": recurrent("GRU", direction="reverse"),
+    "GRU:hard": recurrent("GRU", direction="forward", activations=HARD, **SIXTH),
     "GRU:reset after": recurrent("GRU", direction="forward", linear_before_reset=1),
     "RNN": recurrent("RNN", direction="forward", activations=["Relu"]),
     "Shape": Row(

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import singa_lite
+from onnx_messages import array, model, node, refused
 from onnx_runs import run
 from singa_lite import FeedForwardNet, layers, models, optimizer
 from singa_lite.errors import SnapshotError
@@ -133,27 +134,6 @@ def test_a_head_is_cut_off(tmp_path: Path) -> None:
     assert body.predict(batch).shape == (4, 7)
 
 
-def model(nodes: list[Any], arrays: list[Any] = [], shape: tuple[Any, ...] = ("n", 4)) -> Any:  # noqa: B006
-    """A file's message with input x and output y."""
-    values = [
-        onnx.helper.make_tensor_value_info(name, 1, extents) for name, extents in (("x", shape), ("y", ("n", "m")))
-    ]
-    graph = onnx.helper.make_graph(nodes, "net", values[:1], values[1:], arrays)
-    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)])
-
-
-def node(kind: str, *inputs: str, to: str = "y", **attributes: Any) -> Any:
-    """A node called as its operator."""
-    return onnx.helper.make_node(kind, list(inputs), [to], kind.lower(), **attributes)
-
-
-def refused(message: Any, tmp_path: Path, match: str, **options: Any) -> None:
-    """The file of a message is an error."""
-    (tmp_path / "bad.onnx").write_bytes(message if isinstance(message, bytes) else message.SerializeToString())
-    with pytest.raises(SnapshotError, match=match):
-        models.from_onnx(tmp_path / "bad.onnx", **options)
-
-
 def test_unknown_operators_are_listed_with_their_counts(tmp_path: Path) -> None:
     nodes = [node("NonZero", "x", to="a"), node("Det", "x", to="b"), node("Det", "x")]
     refused(model(nodes), tmp_path, r"Det \(2\), NonZero \(1\)")
@@ -190,11 +170,6 @@ def test_names_that_are_no_text(tmp_path: Path) -> None:
     refused(named, tmp_path, "valid graph")
     wrong = model([node("Unsqueeze", "x", "a")], [array("a", np.array([1, 1]))])
     refused(wrong, tmp_path, "node 'unsqueeze'")
-
-
-def array(name: str, values: np.ndarray) -> Any:
-    """An initializer."""
-    return onnx.numpy_helper.from_array(values, name)
 
 
 def test_claimed_shapes_need_their_bytes(tmp_path: Path) -> None:
