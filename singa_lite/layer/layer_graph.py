@@ -287,8 +287,8 @@ class LayerGraph:
     def output_shape(self, name: str, shapes: Mapping[str, Shape]) -> Shape:
         """The sample shape of a layer's output, the first of several. shapes: of the batches, by input layer."""
         shape = self.output_shapes(name)[0]
-        source = self._times().of.get(name)
-        return shape if source is None else (shapes[source][1], *shape[1:])
+        sources = self._times().of.get(name)
+        return shape if sources is None else (shapes[sources[0]][1], *shape[1:])
 
     def refusing(self, name: str) -> str | None:
         """The layer for which no batch of an input layer may have fewer time steps, perhaps its own; else None."""

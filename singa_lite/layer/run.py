@@ -125,6 +125,7 @@ class Run(Unique):
         self.device = device
         self.training = training
         frozen = freezing((node.layer for node in nodes), freeze)
+        self._fixed = [value for value in frozen.values if value.stores_grad]
         self._calls = calls or LayerCalls(training, frozen.frozen, frozen.holding, frozen.passing, moving, watcher)
         self._seeds: dict[str, list[_Seed]] = {}
         self._walk: LayerWalk | None = None
@@ -140,10 +141,16 @@ class Run(Unique):
 
         inputs: {input layer: batch}, emptied on the way.
         """
-        if self.training:
+        if not self.training:
+            with no_grad():
+                return self._forward(inputs, output)
+        try:
+            for value in self._fixed:
+                value.requires_grad = False
             return self._forward(inputs, output)
-        with no_grad():
-            return self._forward(inputs, output)
+        finally:
+            for value in self._fixed:
+                value.requires_grad = True
 
     def _forward(self, inputs: dict[str, Tensor], output: Collection[str]) -> OneOrMore:
         """All layers in order; each output is let go of as soon as its last consumer has run."""

@@ -24,7 +24,12 @@ class TracedCall(NamedTuple):
     @property
     def op(self) -> Any:
         """The operation; the name of a kernel that was called by itself."""
-        return self.calls[0].of
+        return self.ops[0]
+
+    @property
+    def ops(self) -> list[Any]:
+        """The operation in each trace."""
+        return [call.of for call in self.calls]
 
     @property
     def settings(self) -> Any:
@@ -40,7 +45,7 @@ class TracedCall(NamedTuple):
 
     def traced_numbers(self, read: Callable[[Any], Sequence[int]]) -> list[Sequence[int]]:
         """Some numbers of the operation in each trace."""
-        return [read(call.of) for call in self.calls]
+        return [read(op) for op in self.ops]
 
     def shapes(self, index: int = 0) -> list[Shape]:
         """The shape of an input in each trace."""

@@ -60,7 +60,7 @@ def _concat(w: Writer, a: TracedCall) -> Value:
 
 @TABLE.converts("Slice")
 def _slice(w: Writer, a: TracedCall) -> Value:
-    traced = [(call.of.spans, whole) for call, whole in zip(a.calls, a.shapes(), strict=True)]
+    traced = [(op.spans, whole) for op, whole in zip(a.ops, a.shapes(), strict=True)]
     axes = [axis for axis in range(a.ndim) if any(tuple(spans[axis]) != (0, whole[axis], 1) for spans, whole in traced)]
     if not axes:
         return a.inputs[0]
