@@ -26,7 +26,7 @@ MODES = (
     {"accumulate": 2, "graph": False},
     {"accumulate": 2, "memory_budget": "1 MiB"},
     {"accumulate": 2, "micro_batches": 3},
-    {"accumulate": 2, "order": "dependencies", "workers": 2},
+    {"accumulate": 2, "order": "dependencies"},
     {"accumulate": 2, "parameter_dtype": "bfloat16"},
     {"freeze": "dense"},
 )
