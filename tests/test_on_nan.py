@@ -23,6 +23,11 @@ MODES = (
     {"micro_batches": 3},
     {"clip_global_norm": 1.0},
     {"accumulate": 2},
+    {"accumulate": 2, "graph": False},
+    {"accumulate": 2, "memory_budget": "1 MiB"},
+    {"accumulate": 2, "micro_batches": 3},
+    {"accumulate": 2, "order": "dependencies"},
+    {"accumulate": 2, "parameter_dtype": "bfloat16"},
     {"freeze": "dense"},
 )
 
@@ -68,6 +73,8 @@ def test_the_first_layer_is_named_and_parameters_stay(options, steps):
     with pytest.raises(GraphError, match="discard_step"):
         net.train_one_batch(X, Y)
     net.discard_step()
+    for slots in net.optimizer.state.values():
+        assert np.isfinite(slots["velocity"]).all()
 
 
 def test_a_parameter_that_an_earlier_step_broke_is_named():

@@ -14,7 +14,7 @@ from singa_lite.common.packed import Packed
 from singa_lite.common.unique import Unique
 from singa_lite.compiler.ir.operation import Instruction, Operand, Transfer
 from singa_lite.compiler.ir.remembered import forget_planning
-from singa_lite.compiler.ir.uses import Uses
+from singa_lite.compiler.ir.uses import Uses, first_addition
 from singa_lite.compiler.placed import Placed
 from singa_lite.graph.arena import Arena
 from singa_lite.graph.checked_launches import CheckedLaunches
@@ -34,12 +34,14 @@ class Pause(NamedTuple):
     give_up: called instead of `wait` where an interrupt has ended the run, perhaps before the reader began: it need not
     begin any more, and is not reading when this returns. None: `wait` does that too.
     made: what `wait` reads; it is not called where this is not whole by then. None: it reads nothing of the run's.
+    sums: further blocks, of which a launch that makes one ready for sums is not waited for, see `first_addition`.
     """
 
     blocks: Collection[Block]
     wait: Callable[[], object]
     give_up: Callable[[], object] | None = None
     made: Block | None = None
+    sums: frozenset[Block] = frozenset()
 
     def end(self) -> None:
         """Give up what reads the blocks, or wait for it."""
@@ -83,6 +85,8 @@ class Executable(Unique):
         writers = Uses(placed.planned.instructions).writers
         #: {block outside the arena: the instructions that write it, by index}
         self._writers = {number: writers[number] for number in self.blocks if number in writers}
+        #: {sums of a pause: the first step that adds to one}, of those that were asked for.
+        self._additions: dict[frozenset[Block], int] = {}
         self._replay: Replay | None = None
         arena.add(self)
 
@@ -110,7 +114,7 @@ class Executable(Unique):
             if pause is None or not self._is_complete(pause):
                 self.arena.copying(replay)
             else:
-                self.arena.copying(partial(replay.pausing, self._first_write(pause.blocks), pause.wait))
+                self.arena.copying(partial(replay.pausing, self._first_write(pause), pause.wait))
 
     def prepare(self) -> Replay:
         """Bind the launches, if they are not: all that a run needs beside the kernels. Returns what runs them."""
@@ -174,19 +178,28 @@ class Executable(Unique):
                 forget_planning(self._kernels)  # the launches have what they need
             return self._replay
 
-    def _first_write(self, blocks: Collection[Block]) -> int:
-        """The index of the first launch, or wave of launches, that writes one of these blocks."""
+    def _first_write(self, pause: Pause) -> int:
+        """The index of the first launch, or wave of launches, that the pause lies before."""
         if self.checked:  # launches lie between those of the instructions
             return 0
-        written = (steps[0] for number, steps in self._writers.items() if self.blocks[number] in blocks)
-        return self._lanes.place(min(written, default=self._count))
+        written = (steps[0] for number, steps in self._writers.items() if self.blocks[number] in pause.blocks)
+        first = min(written, default=self._count)
+        return self._lanes.place(min(first, self._first_addition(pause)) if pause.sums else first)
+
+    def _first_addition(self, pause: Pause) -> int:
+        """The first step that adds to one of the pause's sums."""
+        if pause.sums not in self._additions:
+            sums = {number for number, block in self.blocks.items() if block in pause.sums}
+            values = {number for number, block in self.blocks.items() if block in pause.blocks}
+            self._additions[pause.sums] = first_addition(self.placed.planned.instructions, sums, values)
+        return self._additions[pause.sums]
 
     def _is_complete(self, pause: Pause) -> bool:
         """Whether what the pause reads is whole when it comes."""
         if pause.made is None:
             return True
         written = (steps[-1] for number, steps in self._writers.items() if self.blocks[number] is pause.made)
-        return self._lanes.place(max(written, default=self._count)) < self._first_write(pause.blocks)
+        return self._lanes.place(max(written, default=self._count)) < self._first_write(pause)
 
     def _launch(self, placed: Placed, instruction: Instruction) -> Launch:
         arrays = tuple(None if operand is None else self._array(placed, operand) for operand in instruction.operands)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -51,6 +52,9 @@ class Updating(Protocol):
 
     @property
     def slot_of_sums(self) -> str: ...
+
+    @property
+    def state(self) -> Mapping[Any, Mapping[str, Tensor]]: ...
 
     def state_for(self, name: str | None, value: Tensor) -> dict[str, Tensor]: ...
 
@@ -103,6 +107,11 @@ class GradientAccumulation:
     def has_sums(self, optimizer: Updating) -> bool:
         """Whether there are to be tensors for sums."""
         return self.count > 1 and not self.slot(optimizer)
+
+    def sums_in_state(self, optimizer: Updating) -> list[Tensor]:
+        """The optimizer's state that takes the gradients in, of all parameters; none where tensors of their own do."""
+        slot = self.slot(optimizer) if self.count > 1 else ""
+        return [state[slot] for state in optimizer.state.values()] if slot else []
 
     def total(self, optimizer: Updating, name: str, value: Tensor) -> Tensor:
         """The tensor that takes a parameter's gradients in; made if there is none yet."""

@@ -171,8 +171,11 @@ class StepCache(StepRecords):
             updated = False
 
         if pause is None and not self.layers.device.runtime.is_asynchronous:
-            recorded.moved = recorded.moved or frozenset(value.block for value in step.moved_values())
-            pause = Pause(recorded.moved, before, made=loss.block)
+            if not recorded.moved:
+                sums = step.optimizer.gathering.sums_in_state(step.optimizer)
+                recorded.sums = frozenset(total.block for total in sums)
+                recorded.moved = frozenset(value.block for value in step.moved_values())
+            pause = Pause(recorded.moved, before, made=loss.block, sums=recorded.sums)
         graph.run(pause=pause)
         if updated:
             look(loss, True)

@@ -60,6 +60,24 @@ def _steps_between(steps: Sequence[int], start: int, until: int) -> Sequence[int
     return steps[bisect_left(steps, start) : bisect_right(steps, until)]
 
 
+def first_addition(instructions: Sequence[Instruction], sums: Collection[int], values: Collection[int]) -> int:
+    """The first step that adds a gradient to one of the sums; the number of steps where there is none.
+
+    It is the first that writes a sum by more than constants, sums and values (parameters). What multiplies a sum by a
+    constant to make it ready may lie anywhere in a plan.
+    """
+    known = {*sums, *values}
+    for step, instruction in enumerate(instructions):
+        written = {operand.block for operand in instruction.writes}
+        if all(operand.block in known for operand in instruction.reads):
+            known |= written
+        elif not written.isdisjoint(sums):
+            return step
+        else:
+            known -= written
+    return len(instructions)
+
+
 def predecessors(instructions: Sequence[Instruction]) -> list[list[int]]:
     """For each step, the steps that it depends on directly, rising.
 

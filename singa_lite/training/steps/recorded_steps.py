@@ -39,8 +39,9 @@ class RecordedStep:
 
     tensors: each batch is copied into them; feed: where they lie; results: what the step gave while it was recorded, of
     a type that goes with the kind of step; read after a run. nodes: the layers that it was recorded by. kept: what the
-    step's key names by identity, and must therefore live as long. moved: parameters that it writes, once asked for.
-    seen: what is observed of it. bound: what a batch of its form is trained by, see `bound_step.py`.
+    step's key names by identity, and must therefore live as long. moved: parameters that it writes, sums: state that it
+    adds gradients to, once asked for. seen: what is observed of it. bound: what a batch of its form is trained by,
+    see `bound_step.py`.
     """
 
     graph: Graph
@@ -50,6 +51,7 @@ class RecordedStep:
     nodes: list[Node]
     kept: tuple[object, ...]
     moved: frozenset[Block] = frozenset()
+    sums: frozenset[Block] = frozenset()
     seen: ObservedTensors | None = None
     bound: Any = None
 
