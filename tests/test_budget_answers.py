@@ -300,3 +300,31 @@ def test_the_least_for_a_number_of_samples_does_for_all_of_fit():
     x, y = HEAVY_STATE.data(30)
     made.fit(x[:, :, :8, :8].copy(), y, batch_size=16, epochs=2, verbose=False)
     assert made.device.pool.high_water <= least
+
+
+@pytest.mark.parametrize("groups", [{}, {"accumulate": 2}], ids=["each", "groups"])
+@pytest.mark.parametrize("last", [5, 6])
+def test_a_known_last_batch_that_needs_more_than_a_whole_one_counts(last, groups):
+    """Scratch of updates, the same for any batch, is most of what few samples need: they go in another order."""
+
+    def tagger(**compiling: Any) -> FeedForwardNet:
+        made = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(), seed=3)
+        made.add(layers.Embedding("table", 30, 8, mask_zero=True, input_sample_shape=(5,)))
+        made.add(layers.LSTM("lstm", 8))
+        made.add(layers.Dense("scores", 5))
+        made.compile(optimizer.Adam(3e-3), clip_global_norm=0.1, freeze=["table"], **groups, **compiling)
+        return made
+
+    def fitted_within(nbytes: int, **compiling: Any) -> None:
+        made = tagger(**compiling)
+        made.fit(x, y, batch_size=8, epochs=2, verbose=False)
+        assert made.device.pool.high_water <= nbytes
+
+    samples = 8 + last
+    x, y = np.arange(samples * 5).reshape(samples, 5) % 30, np.arange(samples) % 5
+    plan = tagger().plan_batch(8, samples=samples)
+    assert plan.arena_bytes < plan.beside[f"last batch of {last}"] == tagger().plan_batch(last).arena_bytes
+    total = plan.total_bytes
+    fitted_within(total)
+    assert tagger(memory_budget=total).plan_batch(8, samples=samples).total_bytes <= total
+    fitted_within(total, memory_budget=total)
