@@ -17,7 +17,7 @@ import pytest
 from budget_nets import CHAIN, HEAVY_STATE, chain, on_cpu
 from misuse import refused
 from nets import state_of
-from singa_lite import FeedForwardNet, OutOfMemoryError, device, layers, loss, optimizer, tensor
+from singa_lite import FeedForwardNet, OutOfMemoryError, Sequential, device, layers, loss, optimizer, tensor
 from singa_lite.compiler.placement.problem import PlanError
 from singa_lite.compiler.recompute.schedule import Schedule
 from singa_lite.graph.budget_error import BudgetError
@@ -58,6 +58,15 @@ def test_more_time_gives_a_larger_batch_that_keeps_to_both(points):
 @pytest.mark.parametrize("share", [-0.1, nan, float("inf"), "much", True, None, [0.2]])
 def test_what_is_no_share_of_time(share):
     refused(lambda: chain().largest_batch("1 MiB", share), (TypeError, ValueError), "largest_batch extra_time")
+
+
+def test_any_time_will_do():
+    """Through two sizes goes no line that reaches so far."""
+    hidden = (layers.Dense(width, activation="tanh") for width in (9, 8, 9))
+    small = Sequential([layers.Dense(8, input_shape=(7,)), *hidden, layers.Dense(3)])
+    small.compile("sgd", "mse")
+    found = small.largest_batch("16 KiB", 1e308)
+    assert found == small.largest_batch("16 KiB", 1000.0) > small.largest_batch("16 KiB") > 0
 
 
 # --- budgets that are none, or too small --------------------------------------------------------------------
@@ -260,6 +269,27 @@ def test_a_budget_of_the_very_total_is_kept_by_plans_before_and_behind_steps(giv
     assert bounded.plan_batch(32).total_bytes <= total
     with pytest.raises(PlanError, match=f"wanted at most {total:,} bytes"):
         bounded.plan_batch(64)
+
+
+@pytest.mark.parametrize("opt", [optimizer.SGD(0.1), optimizer.Adam(0.01)], ids=["SGD", "Adam"])
+def test_the_total_of_a_prediction_is_the_least_budget_for_it(opt):
+    """The optimizer's state lies beside it, and parts of the pool's segments stay free."""
+
+    def net(**bounded: object) -> FeedForwardNet:
+        made = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(), seed=1)
+        made.add(layers.Dense("a", 900, input_sample_shape=(64,)))
+        made.add(layers.Dense("b", 700))
+        made.add(layers.Dense("c", 10))
+        made.compile(copy.deepcopy(opt), **bounded)
+        return made
+
+    total = net().plan_batch(16, training=False).total_bytes
+    bounded = net(memory_budget=total)
+    assert bounded.plan_batch(16, training=False).total_bytes == total
+    bounded.predict_one_batch(np.ones((16, 64), np.float32))
+    assert bounded.device.pool.used <= total
+    text = refused(lambda: net(memory_budget=total - 64).plan_batch(16, training=False), BudgetError)
+    assert f"the least found is {total:,} bytes" in text
 
 
 # --- what lies beside a step --------------------------------------------------------------------------------

@@ -142,6 +142,14 @@ class BatchMemory:
             raise self._of_fit(error, size) from None
         return self.fit_plan(plan, scratch, bound, size, budget).within_net(unused)
 
+    def prediction(self, size: int, budget: int, certificate: bool) -> MemoryPlan:
+        """The plan of a prediction, with what the net holds beside it and what the pool adds, as a budget counts it."""
+        plan, unused = self.record(
+            "predict", size, lambda graph: (plan_of(graph, certificate), graph.unused_bytes), budget
+        )
+        held = [*plan.held_blocks, unused] if unused else plan.held_blocks
+        return plan.within_fit({}, overhead(held, plan.arena_bytes, self._alignment)).within_net(unused)
+
     def step_plan(
         self, size: int, budget: int | None, certificate: bool = False
     ) -> tuple[MemoryPlan, list[int], ByteLimit | None, int]:
