@@ -272,7 +272,7 @@ def test_a_budget_of_the_very_total_is_kept_by_plans_before_and_behind_steps(giv
 
 
 @pytest.mark.parametrize("opt", [optimizer.SGD(0.1), optimizer.Adam(0.01)], ids=["SGD", "Adam"])
-def test_the_total_of_a_prediction_is_the_least_budget_for_it(opt):
+def test_the_total_of_a_prediction_is_a_budget_that_will_do(opt):
     """The optimizer's state lies beside it, and parts of the pool's segments stay free."""
 
     def net(**bounded: object) -> FeedForwardNet:
