@@ -17,7 +17,7 @@ import pytest
 from budget_nets import CHAIN, HEAVY_STATE, chain, on_cpu
 from misuse import refused
 from nets import state_of
-from singa_lite import FeedForwardNet, OutOfMemoryError, device, layers, loss, optimizer, tensor
+from singa_lite import FeedForwardNet, OutOfMemoryError, Sequential, device, layers, loss, optimizer, tensor
 from singa_lite.compiler.placement.problem import PlanError
 from singa_lite.compiler.recompute.schedule import Schedule
 from singa_lite.graph.budget_error import BudgetError
@@ -58,6 +58,15 @@ def test_more_time_gives_a_larger_batch_that_keeps_to_both(points):
 @pytest.mark.parametrize("share", [-0.1, nan, float("inf"), "much", True, None, [0.2]])
 def test_what_is_no_share_of_time(share):
     refused(lambda: chain().largest_batch("1 MiB", share), (TypeError, ValueError), "largest_batch extra_time")
+
+
+def test_any_time_will_do():
+    """Through two sizes goes no line that reaches so far."""
+    hidden = (layers.Dense(width, activation="tanh") for width in (9, 8, 9))
+    small = Sequential([layers.Dense(8, input_shape=(7,)), *hidden, layers.Dense(3)])
+    small.compile("sgd", "mse")
+    found = small.largest_batch("16 KiB", 1e308)
+    assert found == small.largest_batch("16 KiB", 1000.0) > small.largest_batch("16 KiB") > 0
 
 
 # --- budgets that are none, or too small --------------------------------------------------------------------
@@ -262,6 +271,27 @@ def test_a_budget_of_the_very_total_is_kept_by_plans_before_and_behind_steps(giv
         bounded.plan_batch(64)
 
 
+@pytest.mark.parametrize("opt", [optimizer.SGD(0.1), optimizer.Adam(0.01)], ids=["SGD", "Adam"])
+def test_the_total_of_a_prediction_is_a_budget_that_will_do(opt):
+    """The optimizer's state lies beside it, and parts of the pool's segments stay free."""
+
+    def net(**bounded: object) -> FeedForwardNet:
+        made = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(), seed=1)
+        made.add(layers.Dense("a", 900, input_sample_shape=(64,)))
+        made.add(layers.Dense("b", 700))
+        made.add(layers.Dense("c", 10))
+        made.compile(copy.deepcopy(opt), **bounded)
+        return made
+
+    total = net().plan_batch(16, training=False).total_bytes
+    bounded = net(memory_budget=total)
+    assert bounded.plan_batch(16, training=False).total_bytes == total
+    bounded.predict_one_batch(np.ones((16, 64), np.float32))
+    assert bounded.device.pool.used <= total
+    text = refused(lambda: net(memory_budget=total - 64).plan_batch(16, training=False), BudgetError)
+    assert f"the least found is {total:,} bytes" in text
+
+
 # --- what lies beside a step --------------------------------------------------------------------------------
 
 
@@ -300,3 +330,31 @@ def test_the_least_for_a_number_of_samples_does_for_all_of_fit():
     x, y = HEAVY_STATE.data(30)
     made.fit(x[:, :, :8, :8].copy(), y, batch_size=16, epochs=2, verbose=False)
     assert made.device.pool.high_water <= least
+
+
+@pytest.mark.parametrize("groups", [{}, {"accumulate": 2}], ids=["each", "groups"])
+@pytest.mark.parametrize("last", [5, 6])
+def test_a_known_last_batch_that_needs_more_than_a_whole_one_counts(last, groups):
+    """Scratch of updates, the same for any batch, is most of what few samples need: they go in another order."""
+
+    def tagger(**compiling: Any) -> FeedForwardNet:
+        made = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(), seed=3)
+        made.add(layers.Embedding("table", 30, 8, mask_zero=True, input_sample_shape=(5,)))
+        made.add(layers.LSTM("lstm", 8))
+        made.add(layers.Dense("scores", 5))
+        made.compile(optimizer.Adam(3e-3), clip_global_norm=0.1, freeze=["table"], **groups, **compiling)
+        return made
+
+    def fitted_within(nbytes: int, **compiling: Any) -> None:
+        made = tagger(**compiling)
+        made.fit(x, y, batch_size=8, epochs=2, verbose=False)
+        assert made.device.pool.high_water <= nbytes
+
+    samples = 8 + last
+    x, y = np.arange(samples * 5).reshape(samples, 5) % 30, np.arange(samples) % 5
+    plan = tagger().plan_batch(8, samples=samples)
+    assert plan.arena_bytes < plan.beside[f"last batch of {last}"] == tagger().plan_batch(last).arena_bytes
+    total = plan.total_bytes
+    fitted_within(total)
+    assert tagger(memory_budget=total).plan_batch(8, samples=samples).total_bytes <= total
+    fitted_within(total, memory_budget=total)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
 from singa_lite.common.errors import ShapeError
 from singa_lite.compiler.byte_limit import ByteLimit
+from singa_lite.compiler.ir.operation import Role
 from singa_lite.compiler.report.memory_plan import MemoryPlan
 from singa_lite.graph.budget_error import BudgetError
 from singa_lite.graph.graph import Graph
@@ -139,6 +142,14 @@ class BatchMemory:
             raise self._of_fit(error, size) from None
         return self.fit_plan(plan, scratch, bound, size, budget).within_net(unused)
 
+    def prediction(self, size: int, budget: int, certificate: bool) -> MemoryPlan:
+        """The plan of a prediction, with what the net holds beside it and what the pool adds, as a budget counts it."""
+        plan, unused = self.record(
+            "predict", size, lambda graph: (plan_of(graph, certificate), graph.unused_bytes), budget
+        )
+        held = [*plan.held_blocks, unused] if unused else plan.held_blocks
+        return plan.within_fit({}, overhead(held, plan.arena_bytes, self._alignment)).within_net(unused)
+
     def step_plan(
         self, size: int, budget: int | None, certificate: bool = False
     ) -> tuple[MemoryPlan, list[int], ByteLimit | None, int]:
@@ -175,10 +186,21 @@ class BatchMemory:
         whole = self._add_steps(plan, others)
         if whole.total_bytes > bound.left:
             raise BudgetError(ByteLimit(bound.nbytes, taken), whole.total_bytes + bound.taken, least)
-        for shorter in [] if self._samples is None else self._shorter(size):  # may not fit, for its scratch
-            if self._eager(shorter) > most and self._wants_more_scratch(shorter, scratch):
-                self.step_plan(shorter, budget)
+        for shorter in [] if self._samples is None else self._shorter(size):
+            if self._eager(shorter) > most:
+                self._check_shorter(shorter, size, budget)
         return whole
+
+    def _check_shorter(self, shorter: int, size: int, budget: int | None) -> None:
+        """BudgetError where the last batch, which lies in the place of a whole one, does not fit."""
+        place = self._answer("train", size, _fed_bytes)
+
+        def check(graph: Graph) -> None:
+            if graph.bound is not None:
+                longer = max(0, place - _fed_bytes(graph))
+                graph.plan_within(replace(graph.bound, taken=graph.bound.taken + longer))
+
+        self.record("train", shorter, check, budget)
 
     def _add_steps(self, plan: MemoryPlan, others: Mapping[str, int]) -> MemoryPlan:
         """The plan with what the pool adds where the arena is as large as the largest of all needs it."""
@@ -212,7 +234,7 @@ class BatchMemory:
                 continue
             if bound is not None:
                 needs[f"last batch of {shorter}"] = min(most, bound)
-            elif repeats or self._wants_more_scratch(shorter, scratch):
+            elif repeats or self._samples is not None or self._wants_more_scratch(shorter, scratch):
                 need = self.need(shorter)
                 if need is not None and need.most > arena:
                     needs[f"last batch of {shorter}"] = self.arena_of(shorter, need)
@@ -291,12 +313,16 @@ def _need_of(graph: Graph) -> StepNeed:
     )
 
 
-def _arena_bytes(graph: Graph) -> int:
-    return graph.memory_plan.arena_bytes
+#: Answers of a record.
+_arena_bytes: Callable[[Graph], int] = attrgetter("memory_plan.arena_bytes")
+_eager_bytes: Callable[[Graph], int] = attrgetter("eager_bytes")
 
 
-def _eager_bytes(graph: Graph) -> int:
-    return graph.eager_bytes
+def _fed_bytes(graph: Graph) -> int:
+    """Returns the bytes of regions of what a step is fed."""
+    alignment = graph.device.runtime.alignment
+    fed = (block.nbytes for number, block in enumerate(graph.blocks) if graph.role(number) is Role.INPUT)
+    return sum(nbytes + -nbytes % alignment for nbytes in fed)
 
 
 def plan_of(graph: Graph, certificate: bool) -> MemoryPlan:

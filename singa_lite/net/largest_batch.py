@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import inf, isfinite
 
 from singa_lite.common.errors import ShapeError
 from singa_lite.compiler.byte_limit import ByteLimit
@@ -154,11 +155,12 @@ def bisected(
 def crossing(values: Mapping[int, float], wanted: float) -> int | None:
     """The size at which a value would be `wanted`, by the line through the two sizes whose values are nearest to it.
 
-    None where no line rises through two of them.
+    None where no line rises through two of them, or none so far that it can be counted.
     """
     nearest = sorted(values, key=lambda size: (abs(values[size] - wanted), size))[:2]
     if len(nearest) < 2:
         return None
     one, other = nearest
     slope = (values[one] - values[other]) / (one - other)
-    return int(one + (wanted - values[one]) / slope) if slope > 0 else None
+    found = one + (wanted - values[one]) / slope if slope > 0 else inf
+    return int(found) if isfinite(found) else None

@@ -47,8 +47,8 @@ class PlanMethods(TrainedNet):
         training: a training step of the compiled net, else a prediction. The plan of a training step answers for `fit`:
         its `total_bytes` counts evaluation with batches of this size and a last, shorter batch, which share the arena
         and the buffer of the batch (`plan.beside`), and what the pool adds (`plan.overhead_bytes`). samples: how many
-        there will be, if it is known: the last batch then has `samples % batch_size`, and within a budget it is planned
-        too where kernels ask for more scratch with that size. Not counted: what `predict` returns, and the batch that
+        there will be, if it is known: the last batch then has `samples % batch_size`, and is planned too where it may
+        need more than a whole one. Not counted: what `predict` returns, and the batch that
         is taken from the data on the host. memory_budget: as for `compile`, whose it is by default, or the device's
         limit; `plan.recomputed`, `plan.extra_flops` and `plan.estimated_slowdown` say what it
         costs. PlanError names the least total that was found, where the budget is below it, and what would
