@@ -111,7 +111,7 @@ class Arena(Unique):
 
     def _trim(self) -> None:
         self._left = False
-        if self.needed < self.nbytes:
+        if self.program_bytes < self.nbytes:
             self._give_back()
 
     @property
@@ -120,7 +120,7 @@ class Arena(Unique):
         return self.block.nbytes if self.block is not None else 0
 
     @property
-    def needed(self) -> int:
+    def program_bytes(self) -> int:
         """Bytes that the largest of its programs will ask for, whether the span is held just now or not."""
         return max((executable.arena_bytes for executable in self._executables), default=0)
 
