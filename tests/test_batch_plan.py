@@ -131,11 +131,14 @@ def below_a_segment(kernels: str) -> FeedForwardNet:
 @each_set
 @pytest.mark.parametrize("last", [17, 7])
 def test_a_limit_below_a_segment_is_kept_where_it_is_set_after_the_net_was_made(kernels, last):
-    """The segment is not cut in two by a batch behind the arena of a shorter one."""
+    """The segment is not cut in two by a batch, or by results, behind the arena of a shorter one."""
     net = below_a_segment(kernels)
     limit = net.plan_batch(30, samples=2 * 30 + last).total_bytes
     net.device.pool.set_limit(limit)
     fit(net, 30, last, 33)
+    x, y = data(net, 30)
+    for size in (30, last, 30, 30, last, 30):
+        net.train_one_batch(x[:size], y[:size])
     assert limit < net.device.pool.total == 2**20
     assert net.device.pool.used <= limit
 

@@ -111,18 +111,13 @@ class Arena(Unique):
 
     def _trim(self) -> None:
         self._left = False
-        if self.program_bytes < self.nbytes:
+        if all(executable.arena_bytes < self.nbytes for executable in self._executables):
             self._give_back()
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
         return self.block.nbytes if self.block is not None else 0
-
-    @property
-    def program_bytes(self) -> int:
-        """Bytes that the largest of its programs will ask for, whether the span is held just now or not."""
-        return max((executable.arena_bytes for executable in self._executables), default=0)
 
     @property
     def span(self) -> Block:

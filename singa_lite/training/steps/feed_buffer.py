@@ -109,10 +109,11 @@ class FeedBuffer:
         self._span = self.arena.device.new_block(nbytes)
 
     def _let_go_of_span(self) -> None:
+        self.arena.release()  # launches are bound to the old addresses
         for feed in self._feeds:
             feed.release()
         self._span = None
-        self.arena.shrink()  # launches are bound to the old addresses; a new span then never lies behind the arena
+        self.arena.device.pool.release_free()  # or the system would count both spans
 
 
 def _let_go(_: Block) -> None:

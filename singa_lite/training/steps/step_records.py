@@ -156,7 +156,7 @@ class StepRecords(Unique):
         if graph.bound is None or not len(self._recorded):
             return
         try:
-            if graph.has_room_beside(max(self.arena.nbytes, self.arena.program_bytes, graph.memory_plan.arena_bytes)):
+            if graph.has_room_beside(max(self.arena.nbytes, graph.memory_plan.arena_bytes)):
                 return
         except BudgetError:
             pass
