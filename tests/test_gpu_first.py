@@ -80,9 +80,9 @@ def test_the_first_part_answers_everything(prepared, tmp_path):
     assert status == 0, printed
     assert {name: one for name, one in found.items() if one != "ok"} == {"all_reduce": "skipped"}
     values = {line["item"]: line["values"] for line in lines(tmp_path) if "values" in line}
-    contract = [one["own"] for name, one in values.items() if name.startswith("contract/")]
+    contract = [one for name, one in values.items() if name.startswith("contract/")]
     assert len(contract) > 200
-    assert all(one["equal_bits"] for one in contract)  # the stand-in is the host build
+    assert all(one["own"]["equal_bits"] for one in contract if "own" in one)  # the stand-in is the host build
     assert all(values[f"losses/{net}/captured"]["largest_difference"] < 1e-3 for net in ("lenet", "gpt_11m", "lstm"))
     step = values["step/digits_cnn/float32"]
     assert 0 < step["planned_bytes"] <= step["high_water_bytes"]

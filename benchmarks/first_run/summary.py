@@ -18,7 +18,7 @@ def summary(results: Sequence[Values]) -> str:
     contract = [one for one in results if one["item"].startswith("contract/") and one["status"] == "ok"]
     lines = [_line(one) for one in results if one not in contract]
     if contract:
-        equal = sum(1 for one in contract if one["values"]["own"].get("equal_bits"))
+        equal = sum(any(side.get("equal_bits") for side in one["values"].values()) for one in contract)
         worst = max(float(side["error"]) for one in contract for side in one["values"].values())
         lines.append(
             f"ok        contract: {len(contract)} cases, {equal} with equal bits, largest error {worst:.1f} eps"

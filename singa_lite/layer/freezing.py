@@ -19,36 +19,39 @@ class Freezing(NamedTuple):
 
     frozen: those before the first one that trains, by path; holding: paths of layers that hold some of these and others
     that train; the parameters that a holding layer has itself train. passing: those that were chosen one by one, by
-    path, which derivatives pass through. trained: all other layers, the holding ones among them.
+    path, which derivatives pass through. trained: all other layers, the holding ones among them. values: the parameters
+    of layers that do not train, also those that a layer that trains shares with one.
     """
 
     frozen: dict[str, Layer]
     holding: frozenset[str]
     passing: dict[str, Layer]
     trained: list[Layer]
-
-    @property
-    def values(self) -> list[Tensor]:
-        """The parameters of layers that do not train, also those that a layer that trains shares with one."""
-        layers = [*self.frozen.values(), *self.passing.values()]
-        return [value for layer in layers for value in layer.own_parameters.values()]
+    values: list[Tensor]
 
 
 def freezing(layers: Iterable[Layer], freeze: Freeze) -> Freezing:
     """layers: of a net, in topological order; layers within them stand in the order of adding."""
     inner = [layer for outer in layers for layer in outer.with_sublayers()]
     if freeze is None:
-        return Freezing({}, frozenset(), {}, inner)
+        return Freezing({}, frozenset(), {}, inner, [])
     paths = [layer.path for layer in inner]
     if isinstance(freeze, tuple):
         passing = {
             layer.path: layer for layer in inner if any(f"{layer.path}/".startswith(f"{name}/") for name in freeze)
         }
-        return Freezing({}, frozenset(), passing, [layer for layer in inner if layer.path not in passing])
+        trained = [layer for layer in inner if layer.path not in passing]
+        return Freezing({}, frozenset(), passing, trained, _own_values(passing))
     at = paths.index(freeze)
     holding = frozenset(path for path in paths[:at] if freeze.startswith(f"{path}/"))
     frozen = {layer.path: layer for layer in inner[:at] if layer.path not in holding}
-    return Freezing(frozen, holding, {}, [layer for layer in inner if layer.path not in frozen])
+    trained = [layer for layer in inner if layer.path not in frozen]
+    return Freezing(frozen, holding, {}, trained, _own_values(frozen))
+
+
+def _own_values(layers: Mapping[str, Layer]) -> list[Tensor]:
+    own = (value for layer in layers.values() for value in layer.own_parameters.values())
+    return [value for value in own if value.stores_grad]
 
 
 def trained_values(layers: Iterable[Layer], freeze: Freeze) -> list[Tensor]:

@@ -125,7 +125,7 @@ class Run(Unique):
         self.device = device
         self.training = training
         frozen = freezing((node.layer for node in nodes), freeze)
-        self._fixed = [value for value in frozen.values if value.stores_grad]
+        self._fixed = frozen.values
         self._calls = calls or LayerCalls(training, frozen.frozen, frozen.holding, frozen.passing, moving, watcher)
         self._seeds: dict[str, list[_Seed]] = {}
         self._walk: LayerWalk | None = None

@@ -134,15 +134,19 @@ class Lengths:
     def __init__(self, nodes: Sequence[Node], ids: Collection[str], fed: Mapping[str, Shape]) -> None:
         self.of: dict[str, list[str]] = {}
         self.refusing: dict[str, str] = {}
-        vectors = {name for name, shape in fed.items() if name not in ids and len(shape) == 1}
+        vectors = set[str]()
         for node in nodes:
             layer = node.layer
             timed = [self.of[name] for name, _ in node.sources if name in self.of] if node.sources else [[layer.name]]
             came = [*dict.fromkeys(chain.from_iterable(timed))]
-            if not (node.sources or fed.get(layer.name)):
-                self.refusing[layer.name] = layer.name
-            if node.sources and vectors.issuperset(came):
-                self.refusing |= {name: name for name in came}
+            if not node.sources:
+                axes = len(fed.get(layer.name, ()))
+                if not axes:
+                    self.refusing[layer.name] = layer.name
+                elif axes == 1 and layer.name not in ids:
+                    vectors.add(layer.name)
+            elif vectors.issuperset(came):
+                self.refusing.update(zip(came, came, strict=True))
                 continue
             if not layer.any_length or layer.name in self.refusing:
                 for name in came:
