@@ -100,6 +100,8 @@ def restore(
     step = 0 if receiver is None else _checked_step(snapshot, receiver)
     done = 0 if receiver is None else step_state.checked_done(snapshot, receiver)
     updated = [] if receiver is None else _updated(snapshot, net.param_names())
+    if receiver is not None and updated:
+        stored_parameters.check_rounding(snapshot, net.parameters(), receiver.rounding.name)
     summed = step_state.names(snapshot, net.param_names()) if done else []
     scaled = {} if receiver is None else step_state.step_specs(net, snapshot)
     base = adapter_base.absent_paths(net, snapshot)

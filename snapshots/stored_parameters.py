@@ -15,6 +15,8 @@ import numpy as np
 
 from singa_lite.common.array_types import Array
 from singa_lite.common.checks import gradient_dtype, is_bfloat16
+from singa_lite.common.errors import SnapshotError
+from singa_lite.optimizer.stored_parameters import ERROR
 from singa_lite.snapshots.manifest import Attribute
 from singa_lite.snapshots.tree import ArraySpec, LazyArray, Tree
 from singa_lite.tensor import Tensor, to_numpy
@@ -27,6 +29,23 @@ _BITS, _FLOAT = np.dtype(np.uint16), np.dtype(np.float32)
 def attributes_of(tensors: Mapping[str, Tensor]) -> dict[str, Attribute]:
     """What a tree of these says of them."""
     return {PARAMETER_DTYPE: "bfloat16"} if any(map(is_bfloat16, map(attrgetter("dtype"), tensors.values()))) else {}
+
+
+def check_rounding(contents: Tree, tensors: Mapping[str, Tensor], rounding: str | None) -> None:
+    """SnapshotError unless a file's optimizer state is of parameters that are stored and rounded as these are."""
+    has_errors = any(path.startswith("optimizer/") and path.endswith(f"/{ERROR}") for path in contents.arrays)
+    found = _settings(contents.attributes, "compensated" if has_errors else "stochastic")
+    wanted = _settings(attributes_of(tensors), rounding)
+    if found != wanted:
+        raise SnapshotError(
+            f"{contents.path}: wanted optimizer state of compile({wanted}), received that of {found}; compile with the "
+            "file's, or load(path, optimizer=False), which takes parameters and state only"
+        )
+
+
+def _settings(attributes: Mapping[str, Attribute], rounding: str | None) -> str:
+    dtype = attributes.get(PARAMETER_DTYPE)
+    return f"{PARAMETER_DTYPE}={dtype!r:.100}" + (f", rounding={rounding!r}" if dtype else "")
 
 
 def lazy(tensor: Tensor) -> LazyArray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import pairwise, permutations
 from math import inf, isnan, nan
 from typing import Any
 
@@ -145,6 +145,21 @@ def test_a_snapshot_within_a_group_goes_on_to_the_bit_with_parameters_in_16_bits
     net.save(tmp_path / name)
     other.load(tmp_path / name)
     assert trained(other, 8, first=4) == trained(net, 8, first=4)
+
+
+ROUNDED = ({}, {"parameter_dtype": "bfloat16"}, {"parameter_dtype": "bfloat16", "rounding": "compensated"})
+
+
+@pytest.mark.parametrize(("written", "compiled"), [*permutations(ROUNDED, 2)])
+def test_state_of_parameters_that_were_rounded_otherwise_is_refused(tmp_path, written, compiled):
+    net, other = (net_of(optimizer.Adam(), **options) for options in (written, compiled))
+    trained(net, 2)
+    net.save(tmp_path / "net.h5")
+    before = state_of(other)
+    with pytest.raises(SnapshotError, match=r"wanted optimizer state of compile\(parameter_dtype=.*optimizer=False"):
+        other.load(tmp_path / "net.h5")
+    assert state_of(other) == before
+    other.load(tmp_path / "net.h5", optimizer=False)
 
 
 def test_a_group_that_has_begun_is_not_given_up_silently():

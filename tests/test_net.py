@@ -593,6 +593,31 @@ def test_exactly_these_do_not_train(chosen, options):
     assert moved(net) == set(all_values(net)) - frozen
 
 
+@pytest.mark.parametrize(
+    ("chosen", "trained"),
+    [
+        (["table"], {"dense"}),
+        ("dense", {"dense"}),
+        (["scores"], {"dense"}),
+        (["dense"], {"table"}),
+        (None, {"table", "dense"}),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("options", [{}, {"graph": False}, {"micro_batches": 2}], ids=str)
+def test_a_parameter_that_a_frozen_layer_shares_stays(chosen, trained, options):
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(axis=-1), seed=0)
+    table = net.add(layers.Embedding("table", 9, 4, input_sample_shape=(3,)))
+    net.add(layers.Dense("dense", 4))
+    net.add(layers.TiedDense("scores", table))
+    net.compile(optimizer.AdamW(0.1), freeze=chosen, **options)
+    before = all_values(net)
+    ids = np.arange(20).reshape(4, 5) % 9
+    net.train_one_batch(ids[:, :3], ids[:, 1:4])
+    assert {name.split("/")[0] for name, value in all_values(net).items() if (value != before[name]).any()} == trained
+    assert {name.split("/")[0] for name in net.optimizer.state} == trained
+
+
 def test_derivatives_through_them_are_those_of_the_formula():
     net = freezing("float64", freeze=["norm", "block"])
     net.states()["norm/running_mean"].copy_from_numpy(np.linspace(-1, 1, 4))
