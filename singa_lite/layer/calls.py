@@ -166,11 +166,20 @@ class LayerCalls(Unique):
         return result
 
     def _passing(self, layer: LayerBase, inputs: list[Tensor]) -> object:
-        """As in evaluation. Derivatives pass through, if there are layers before it that want them."""
+        """As in evaluation, without gradients of the layer's own parameters; derivatives pass through, if there are
+        layers before it that want them.
+        """
         if not any(tensor.requires_grad for tensor in inputs):
             with no_grad():
                 return layer.forward(False, *inputs)
-        return layer.forward(False, *self._through_ports(layer.path, inputs))
+        trained = [value for value in layer.parameters.values() if value.stores_grad]
+        try:
+            for value in trained:
+                value.requires_grad = False
+            return layer.forward(False, *self._through_ports(layer.path, inputs))
+        finally:
+            for value in trained:
+                value.requires_grad = True
 
     def fits(self, found: Shape, wanted: Shape) -> bool:
         """Whether an output's sample shape is as `setup` said."""

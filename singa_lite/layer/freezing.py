@@ -18,50 +18,37 @@ class Freezing(NamedTuple):
     """The layers that do not train.
 
     frozen: those before the first one that trains, by path; holding: paths of layers that hold some of these and others
-    that train; the parameters that a holding layer has itself train. passing: those that were chosen one by one, by
-    path, which derivatives pass through. trained: all other layers, the holding ones among them. values: the parameters
-    of layers that do not train, also those that a layer that trains shares with one.
+    that train; the parameters that a holding layer has itself train. passing: paths of those that were chosen one by
+    one, which derivatives pass through. trained: all other layers, the holding ones among them.
     """
 
     frozen: dict[str, Layer]
     holding: frozenset[str]
-    passing: dict[str, Layer]
+    passing: frozenset[str]
     trained: list[Layer]
-    values: list[Tensor]
 
 
 def freezing(layers: Iterable[Layer], freeze: Freeze) -> Freezing:
     """layers: of a net, in topological order; layers within them stand in the order of adding."""
     inner = [layer for outer in layers for layer in outer.with_sublayers()]
+    none = frozenset[str]()
     if freeze is None:
-        return Freezing({}, frozenset(), {}, inner, [])
+        return Freezing({}, none, none, inner)
     paths = [layer.path for layer in inner]
     if isinstance(freeze, tuple):
-        passing = {
-            layer.path: layer for layer in inner if any(f"{layer.path}/".startswith(f"{name}/") for name in freeze)
-        }
-        trained = [layer for layer in inner if layer.path not in passing]
-        return Freezing({}, frozenset(), passing, trained, _own_values(passing))
+        passing = frozenset(path for path in paths if any(f"{path}/".startswith(f"{name}/") for name in freeze))
+        return Freezing({}, none, passing, [layer for layer in inner if layer.path not in passing])
     at = paths.index(freeze)
     holding = frozenset(path for path in paths[:at] if freeze.startswith(f"{path}/"))
     frozen = {layer.path: layer for layer in inner[:at] if layer.path not in holding}
-    trained = [layer for layer in inner if layer.path not in frozen]
-    return Freezing(frozen, holding, {}, trained, _own_values(frozen))
-
-
-def _own_values(layers: Mapping[str, Layer]) -> list[Tensor]:
-    own = (value for layer in layers.values() for value in layer.own_parameters.values())
-    return [value for value in own if value.stores_grad]
+    return Freezing(frozen, holding, none, [layer for layer in inner if layer.path not in frozen])
 
 
 def trained_values(layers: Iterable[Layer], freeze: Freeze) -> list[Tensor]:
     """The parameters that training updates, each once. layers: as for `freezing`."""
-    found = freezing(layers, freeze)
-    trained = (layer for layer in found.trained if layer.trainable)
-    values = {id(value): value for layer in trained for value in layer.own_parameters.values() if value.stores_grad}
-    for fixed in found.values:
-        values.pop(id(fixed), None)
-    return list(values.values())
+    trained = (layer for layer in freezing(layers, freeze).trained if layer.trainable)
+    values = (value for layer in trained for value in layer.own_parameters.values() if value.stores_grad)
+    return list({id(value): value for value in values}.values())
 
 
 def names_in(freeze: Freeze) -> tuple[str, ...]:

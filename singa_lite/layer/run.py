@@ -125,7 +125,6 @@ class Run(Unique):
         self.device = device
         self.training = training
         frozen = freezing((node.layer for node in nodes), freeze)
-        self._fixed = frozen.values
         self._calls = calls or LayerCalls(training, frozen.frozen, frozen.holding, frozen.passing, moving, watcher)
         self._seeds: dict[str, list[_Seed]] = {}
         self._walk: LayerWalk | None = None
@@ -141,16 +140,10 @@ class Run(Unique):
 
         inputs: {input layer: batch}, emptied on the way.
         """
-        if not self.training:
-            with no_grad():
-                return self._forward(inputs, output)
-        try:
-            for value in self._fixed:
-                value.requires_grad = False
+        if self.training:
             return self._forward(inputs, output)
-        finally:
-            for value in self._fixed:
-                value.requires_grad = True
+        with no_grad():
+            return self._forward(inputs, output)
 
     def _forward(self, inputs: dict[str, Tensor], output: Collection[str]) -> OneOrMore:
         """All layers in order; each output is let go of as soon as its last consumer has run."""

@@ -98,8 +98,9 @@ def data_parallel_step(
     ranks = settings.parallel
     if ranks is None and before is None:
         return None
-    trained_values = freezing.trained_values((node.layer for node in layers.ordered()), settings.freeze)
-    trained = {value.name for value in trained_values}
+    trained_layers = freezing.freezing((node.layer for node in layers.ordered()), settings.freeze).trained
+    own = (value for layer in trained_layers if layer.trainable for value in layer.own_parameters.values())
+    trained = {value.name for value in own if value.stores_grad}
     parts = ownership_of(ranks, layers.parameters(), trained, before, optimizer.has_state)
     if ranks is None:
         return None
@@ -242,8 +243,7 @@ def _check_freeze(nodes: Sequence[Node], outputs: Sequence[str], freeze: Freeze)
                 f"compile: wanted freeze={freeze!r} with all outputs at this layer or after it, received output "
                 f"{name!r} among the frozen layers {frozen}"
             )
-    fixed = {*map(id, found.values)}
-    if all(id(value) in fixed for layer in found.trained for value in layer.own_parameters.values()):
+    if not any(layer.own_parameters for layer in found.trained):
         raise GraphError(
             f"compile: wanted freeze={freeze!r} to leave a layer with parameters to train, received none in "
             f"{[layer.path for layer in found.trained]}"

@@ -84,7 +84,7 @@ class LossLook:
 
     def _layer(self) -> str:
         found = freezing((node.layer for node in self._layers.ordered()), self._step.freeze)
-        looking = _FiniteCheckCalls(found.passing | found.frozen)
+        looking = _FiniteCheckCalls(found.passing | found.frozen.keys())
         try:
             with _states_kept(self._layers), np.errstate(all="ignore"):
                 fed = fed_tensors.filled(self._layers, self._feeds)
