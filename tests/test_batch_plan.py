@@ -112,37 +112,6 @@ def test_fit_runs_under_the_limit_that_largest_batch_was_asked_for(make, kernels
         assert net.device.pool.total <= limit
 
 
-def below_a_segment(kernels: str) -> FeedForwardNet:
-    """A net that lies in one segment of 1 MiB, most of it in the arena."""
-    return classifier(
-        layers.Conv2D("conv", 8, 1, input_sample_shape=(3, 12, 12)),
-        layers.BatchNormalization("norm"),
-        layers.Activation("relu"),
-        layers.Conv2D("second", 8, 1),
-        layers.BatchNormalization("norm2"),
-        layers.Activation("relu2"),
-        layers.Conv2D("third", 8, 1),
-        layers.GlobalAvgPooling2D("mean"),
-        layers.Dense("scores", 5),
-        kernels=kernels,
-    )
-
-
-@each_set
-@pytest.mark.parametrize("last", [17, 7])
-def test_a_limit_below_a_segment_is_kept_where_it_is_set_after_the_net_was_made(kernels, last):
-    """The segment is not cut in two by a batch, or by results, behind the arena of a shorter one."""
-    net = below_a_segment(kernels)
-    limit = net.plan_batch(30, samples=2 * 30 + last).total_bytes
-    net.device.pool.set_limit(limit)
-    fit(net, 30, last, 33)
-    x, y = data(net, 30)
-    for size in (30, last, 30, 30, last, 30):
-        net.train_one_batch(x[:size], y[:size])
-    assert limit < net.device.pool.total == 2**20
-    assert net.device.pool.used <= limit
-
-
 @pytest.mark.skipif("onednn" not in SETS, reason="wants oneDNN's scratch, pip install onednn-cpu-gomp")
 @pytest.mark.parametrize("speed", [0.1, 10])
 def test_a_plan_does_not_depend_on_how_fast_the_machine_is(monkeypatch, speed):

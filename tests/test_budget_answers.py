@@ -271,27 +271,6 @@ def test_a_budget_of_the_very_total_is_kept_by_plans_before_and_behind_steps(giv
         bounded.plan_batch(64)
 
 
-@pytest.mark.parametrize("opt", [optimizer.SGD(0.1), optimizer.Adam(0.01)], ids=["SGD", "Adam"])
-def test_the_total_of_a_prediction_is_a_budget_that_will_do(opt):
-    """The optimizer's state lies beside it, and parts of the pool's segments stay free."""
-
-    def net(**bounded: object) -> FeedForwardNet:
-        made = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(), seed=1)
-        made.add(layers.Dense("a", 900, input_sample_shape=(64,)))
-        made.add(layers.Dense("b", 700))
-        made.add(layers.Dense("c", 10))
-        made.compile(copy.deepcopy(opt), **bounded)
-        return made
-
-    total = net().plan_batch(16, training=False).total_bytes
-    bounded = net(memory_budget=total)
-    assert bounded.plan_batch(16, training=False).total_bytes == total
-    bounded.predict_one_batch(np.ones((16, 64), np.float32))
-    assert bounded.device.pool.used <= total
-    text = refused(lambda: net(memory_budget=total - 64).plan_batch(16, training=False), BudgetError)
-    assert f"the least found is {total:,} bytes" in text
-
-
 # --- what lies beside a step --------------------------------------------------------------------------------
 
 

@@ -60,19 +60,13 @@ def script(tmp_path: Path) -> str:
         sys.modules.pop(name, None)
 
 
-def plain(kernels: str = "numpy") -> FeedForwardNet:
-    """The net of the script on a device with bytes."""
+def real(batch: int, kernels: str = "numpy", **options: object) -> tuple[FeedForwardNet, str]:
+    """The net of the script on a device with bytes, and its plan."""
     net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(kernels=kernels), seed=1)
     net.add(layers.Dense("first", 400, input_sample_shape=(30,)))
     net.add(layers.Activation("act"))
     net.add(layers.Dense("second", 400))
     net.add(layers.Dense("scores", 5))
-    return net
-
-
-def real(batch: int, kernels: str = "numpy", **options: object) -> tuple[FeedForwardNet, str]:
-    """The same net, compiled, and its plan."""
-    net = plain(kernels)
     net.compile(options.pop("optimizer", optimizer.AdamW()), **options)
     return net, net.plan_batch(batch)
 
@@ -116,7 +110,7 @@ def test_options_reach_the_plan(script):
     wide = told(build, optimizer="adam", input_shape="60")
     assert f"{60 * 400 + 400 + 400 * 401 + 400 * 5 + 5:,} parameters" in wide[0]
     prediction = told(build, prediction=True)
-    assert total(prediction) == plain().plan_batch(7, training=False).total_bytes
+    assert total(prediction) == real(7)[0].plan_batch(7, training=False).total_bytes
     assert "a prediction, batch 7" in prediction[1]
 
 

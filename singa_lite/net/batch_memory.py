@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -141,14 +140,6 @@ class BatchMemory:
         except BudgetError as error:
             raise self._of_fit(error, size) from None
         return self.fit_plan(plan, scratch, bound, size, budget).within_net(unused)
-
-    def prediction(self, size: int, budget: int, certificate: bool) -> MemoryPlan:
-        """The plan of a prediction, with what the net holds beside it and what the pool adds, as a budget counts it."""
-        plan, unused = self.record(
-            "predict", size, lambda graph: (plan_of(graph, certificate), graph.unused_bytes), budget
-        )
-        held = [*plan.held_blocks, unused] if unused else plan.held_blocks
-        return plan.within_fit({}, overhead(held, plan.arena_bytes, self._alignment)).within_net(unused)
 
     def step_plan(
         self, size: int, budget: int | None, certificate: bool = False
@@ -313,9 +304,12 @@ def _need_of(graph: Graph) -> StepNeed:
     )
 
 
-#: Answers of a record.
-_arena_bytes: Callable[[Graph], int] = attrgetter("memory_plan.arena_bytes")
-_eager_bytes: Callable[[Graph], int] = attrgetter("eager_bytes")
+def _arena_bytes(graph: Graph) -> int:
+    return graph.memory_plan.arena_bytes
+
+
+def _eager_bytes(graph: Graph) -> int:
+    return graph.eager_bytes
 
 
 def _fed_bytes(graph: Graph) -> int:

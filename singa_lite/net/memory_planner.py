@@ -10,7 +10,7 @@ from singa_lite.compiler.report.memory_plan import MemoryPlan
 from singa_lite.compiler.report.plan_rows import check_limits
 from singa_lite.graph.budget_error import BudgetError
 from singa_lite.layer.freezing import trained_values
-from singa_lite.net.batch_memory import BatchMemory
+from singa_lite.net.batch_memory import BatchMemory, plan_of
 from singa_lite.net.generation import generation_plan
 from singa_lite.net.largest_batch import LargestBatch
 from singa_lite.net.remedies import remedies
@@ -38,7 +38,8 @@ class MemoryPlanner:
         budget = OWN if memory_budget is None else budget_size("plan_batch memory_budget", memory_budget)
         with_bound = flag("plan_batch certificate", certificate)
         if not flag("plan_batch training", training):
-            return BatchMemory(self._trainer.layers, self._trainer.runner).prediction(size, budget, with_bound)
+            memory = BatchMemory(self._trainer.layers, self._trainer.runner)
+            return memory.record("predict", size, lambda graph: plan_of(graph, with_bound), budget)
         planner = self._planner("plan_batch", samples)
         try:
             plan = planner.plan(size, budget, with_bound)

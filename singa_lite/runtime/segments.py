@@ -141,14 +141,10 @@ class Segments:
         self.used += size
         if self.used > self.high_water:
             self.high_water = self.used
-        rest = nbytes - size
-        # In a whole shared segment large regions lie at the end: a small one behind a large one would split what is
-        # free once that is given back, and a larger one in its place would not fit.
-        at_end = size >= SHARED_BYTES and segment.memory.size == SEGMENT_BYTES
-        start = offset + rest if at_end else offset
-        if rest:
-            segment.add(rest, offset if at_end else offset + size)
-        region = Region(size, segment.memory[start : start + size], segment, start, owner)
+        end = offset + size
+        if nbytes > size:
+            segment.add(nbytes - size, end)
+        region = Region(size, segment.memory[offset:end], segment, offset, owner)
         self._out.add(region)
         self.in_use[region] = region
         return region
