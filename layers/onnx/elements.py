@@ -81,7 +81,7 @@ def _term(given: Value, other: Value) -> Value:
 
 @ARRAYS.enters("Mod")
 def _remainder(node: OnnxNode, a: Array, b: Array) -> Array:
-    """With the sign of a for fmod, else with that of b."""
+    """Returns the remainder, which has the sign of a for fmod, else that of b."""
     node.common_shape(a, b)
     return np.asarray(np.fmod(a, b) if node.get("fmod") else np.mod(a, b))
 

@@ -101,7 +101,10 @@ def run(nodes: Iterable[Mapping[str, Any]], values: dict[str, Value], training: 
 
 
 def by_output(node: Mapping[str, Any], results: Sequence[Value]) -> dict[str, Value]:
-    """Results by the names of the outputs, without "", which nothing uses. SnapshotError for a name beyond them."""
+    """Returns a node's results by the names of its outputs; "" names one that nothing uses, which is left out.
+
+    SnapshotError for an output that something uses, and for which there is no result.
+    """
     more = [name for name in node["outputs"][len(results) :] if name]
     if more:
         raise SnapshotError(

@@ -188,7 +188,7 @@ def _activations(node: OnnxNode, at: int) -> dict[str, Any]:
 
 
 def _hard_numbers(node: OnnxNode, before: int) -> list[float]:
-    """alpha and beta of a HardSigmoid behind so many others: each takes the next of a list, at its end the default."""
+    """Returns alpha and beta of the HardSigmoid with this index: of the node's lists, or the defaults beyond."""
     found = []
     for name, default in (("alpha", 0.2), ("beta", 0.5)):
         given = node.get(f"activation_{name}") or []

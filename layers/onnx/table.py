@@ -43,7 +43,7 @@ class OnnxNode(NamedTuple):
         return self.get(name) if given is None else [int(one) for one in self.known(given, name).reshape(-1)]
 
     def known(self, given: Value, name: str) -> Array:
-        """An input that is known without the batch's numbers."""
+        """Returns an input as an array. SnapshotError for one that depends on the batch's numbers."""
         if not isinstance(given, np.ndarray):
             raise self.wants(f"{name} of constants and shapes alone", "a value that depends on the batch's numbers")
         return given

@@ -140,11 +140,11 @@ class Lengths:
             timed = [self.of[name] for name, _ in node.sources if name in self.of] if node.sources else [[layer.name]]
             came = [*dict.fromkeys(chain.from_iterable(timed))]
             if not node.sources:
-                axes = len(fed.get(layer.name, ()))
-                if not axes:
-                    self.refusing[layer.name] = layer.name
-                elif axes == 1 and layer.name not in ids:
+                axes, is_ids = len(fed.get(layer.name, ())), layer.name in ids
+                if axes == 1 and layer.keeps_values and not is_ids:
                     vectors.add(layer.name)
+                elif axes < (1 if is_ids else 2):
+                    self.refusing[layer.name] = layer.name
             elif vectors.issuperset(came):
                 self.refusing.update(zip(came, came, strict=True))
                 continue

@@ -82,7 +82,7 @@ def known_of(
 
 
 def _used_nodes(nodes: Sequence[Node], outputs: Sequence[str]) -> list[Node]:
-    """The nodes that outputs need, in their order, with "" for what they make and nothing uses."""
+    """Returns the nodes that the outputs need, in their order; an output that nothing uses is called ""."""
     wanted, found = set(outputs), list[Node]()
     for node in reversed(nodes):
         made = [name if name in wanted else "" for name in node["outputs"]]

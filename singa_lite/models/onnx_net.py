@@ -38,7 +38,7 @@ def net_of(
 
 
 def _checked_shapes(given: object) -> dict[str, Shape]:
-    """Sample shapes by input; none for None. TypeError or ShapeError for what are none."""
+    """Returns sample shapes by input, {} for None. TypeError or ShapeError for anything else."""
     if not isinstance(given, Mapping | None):
         raise TypeError(f"from_onnx shapes: wanted a dict {{input: sample shape}}, received {given!r:.100}")
     return {name: checked_shape(f"from_onnx shapes of input {name!r}", shape) for name, shape in (given or {}).items()}

@@ -24,7 +24,7 @@ class TracedCall(NamedTuple):
     @property
     def op(self) -> Any:
         """The operation; the name of a kernel that was called by itself."""
-        return self.ops[0]
+        return self.calls[0].of
 
     @property
     def ops(self) -> list[Any]:

@@ -92,6 +92,7 @@ def _check_equal(calls: Sequence[Call]) -> None:
     for call in calls[1:]:
         settings = {name: value for name, value in call.settings.items() if (name_of(call.of), name) != _OF_MEANS}
         pairs = {name: (value, calls[0].settings.get(name)) for name, value in settings.items()}
+        # NaN is no other number than NaN.
         differing = [name for name, (one, other) in pairs.items() if one != other and (one == one or other == other)]
         if differing:
             raise SnapshotError(

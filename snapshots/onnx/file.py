@@ -47,7 +47,7 @@ def check(model: onnx.ModelProto, weights: Mapping[str, LazyArray | Array], full
 
 
 def write(path: str | os.PathLike[str], model: onnx.ModelProto, weights: Mapping[str, LazyArray]) -> None:
-    """The whole new file, or the old one, as is the file of weights "net.onnx.data", if there is one."""
+    """Writes the model, and the weights into it or beside it to "net.onnx.data". If it fails, the old files stay."""
     if sum(weight.nbytes for weight in weights.values()) > MOST_WITHIN:
         with replacing(f"{os.fspath(path)}.data") as data:
             _write_data(data, f"{os.path.basename(path)}.data", model, weights)
@@ -57,7 +57,7 @@ def write(path: str | os.PathLike[str], model: onnx.ModelProto, weights: Mapping
 
 
 def _write_model(path: str | os.PathLike[str], model: onnx.ModelProto, weights: Mapping[str, LazyArray]) -> None:
-    """The file of the model, with these weights in it."""
+    """Writes the model's file, with these weights in it."""
     headers = {name: _header(name, weight) for name, weight in weights.items()}
     sizes = [len(_field(RAW_DATA, w.nbytes)) + w.nbytes + len(headers[name]) for name, w in weights.items()]
     graph = model.graph.SerializeToString()
@@ -85,7 +85,7 @@ def _field(number: int, length: int) -> bytes:
 
 
 def _write_data(file: FileIO, location: str, model: onnx.ModelProto, weights: Mapping[str, LazyArray]) -> None:
-    """The weights to a file of their own, and to the model where they are."""
+    """Writes the weights to a file of their own, and to the model where they lie in it."""
     for name, weight in weights.items():
         start = _aligned(file)
         write_all(file, _data(weight))

@@ -66,9 +66,11 @@ def _product_before(w: Writer, a: TracedCall, gates: Value) -> tuple[Value, Valu
     """What the product of all steps took, which made the gates: x (time, n, features), weight and bias."""
     added = w.maker(gates, "Add")
     product = w.maker(added.input[0] if added else gates, "MatMul")
-    if not product or (added and len(w.weights.get(added.input[1], a.tensor(0)).shape) != 1):
+    bias = added.input[1] if added else ""
+    is_bias = bias in w.weights and len(w.weights[bias].shape) == 1
+    if not product or (bias and not is_bias):
         return "", "", ""
-    return product.input[0], product.input[1], added.input[1] if added else ""
+    return product.input[0], product.input[1], bias
 
 
 def _ordered(w: Writer, matrix: Value, order: tuple[int, ...]) -> Value:

@@ -20,6 +20,8 @@ from singa_lite.training.trained_net import TrainedNet
 
 #: What a batch is traced with, then another size, and one far from both, at which a quotient or a limit shows.
 BATCHES = 2, 3, 101
+#: Fewest steps whose number may change in the file: that many extents show how a number depends on it.
+LEAST_STEPS = 3
 
 #: Settings of operations of several numbers that no batch may change.
 _OWN = ("margins", "factor", "axes")
@@ -40,8 +42,9 @@ class Call(NamedTuple):
 
 @dataclass
 class Trace:
-    """One prediction. inputs, outputs: {layer: tensor}; sizes: {symbol: its extent in this prediction}; lengths:
-    {input: the symbol of its time steps}.
+    """A record of one prediction, with one extent for each symbol.
+
+    sizes: {symbol: its extent}; lengths: {input: the symbol of its time steps}; inputs, outputs: {layer: tensor}.
     """
 
     sizes: dict[str, int]
@@ -74,7 +77,10 @@ def traces(net: TrainedNet) -> list[Trace]:
 
 
 def _has_same_operations(trace: Trace, first: Trace, whole: Mapping[str, int]) -> bool:
-    """Whether it is of the first one's operations; it may be of others where a symbol is its `whole` extent."""
+    """Returns whether a trace applies the same operations as the first one.
+
+    SnapshotError where it does not, except at the number of steps that the net was set up for (whole, by symbol).
+    """
     kinds, wanted = ([c.of if isinstance(c.of, str) else type(c.of) for c in one.calls] for one in (trace, first))
     if kinds == wanted or trace.sizes.items() & whole.items():
         return kinds == wanted
@@ -88,7 +94,7 @@ def _has_same_operations(trace: Trace, first: Trace, whole: Mapping[str, int]) -
 def _lengths(net: TrainedNet) -> dict[str, str]:
     """{input that may have fewer steps: the symbol of its time}: one symbol where all of these have equally many."""
     steps = {name: shape[0] for name, shape in net.input_shapes().items() if shape and net.refusing(name) is None}
-    steps = {name: count for name, count in steps.items() if count >= len(BATCHES)}
+    steps = {name: count for name, count in steps.items() if count >= LEAST_STEPS}
     return {name: "length" if len({*steps.values()}) == 1 else f"{name}_length" for name in steps}
 
 

@@ -97,7 +97,7 @@ class Writer:
         return self._repeated(tensors)
 
     def _repeated(self, tensors: Sequence[Tensor]) -> Value:
-        """A constant that is made for each batch: the same numbers, repeated along axes whose extents change."""
+        """Returns a constant that a layer makes for each batch: equal numbers, expanded along axes that change."""
         arrays = [to_numpy(tensor) for tensor in tensors]
         shapes = [array.shape for array in arrays]
         changing = [len({*extents}) > 1 for extents in zip(*shapes, strict=True)]

@@ -104,6 +104,13 @@ def test_inputs_of_equal_lengths_may_have_layers_of_one_length(
     check(net, path, {"first": numbers(3, 5, 4), "second": numbers(3, 5, 4)})
 
 
+def test_features_without_time_are_no_length() -> None:
+    """Also where nothing stands behind the layer that takes them."""
+    net = FeedForwardNet()
+    net.add(layers.Activation("relu", input_sample_shape=(5,)))
+    assert net.refusing("relu") == "relu"
+
+
 def test_bert(tmp_path: Path) -> None:
     """Its pooled output is of the first word, which takes texts of one length."""
     net, path = models.bert(vocabulary=30, positions=16, features=8, heads=2, blocks=1, time=6), tmp_path / "net.onnx"
